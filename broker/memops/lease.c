@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "memops/lease.h"
 #include "memops/lease_file.h"
+#include "memops/lease_process.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "model/access.h"
@@ -32,8 +33,7 @@
 #include "process/broker.h"
 #include "record/records.h"
 
-#define EXIT_MS	     10000 /* at most, from the end of a lease to the exit of its process */
-#define TOLD_AT_ONCE 64	   /* leases of an allocation, under the lock */
+#define TOLD_AT_ONCE 64 /* leases of an allocation, under the lock */
 
 static void leases_note(struct task *note);
 
@@ -57,8 +57,7 @@ void lease_unref(struct lease *lease)
 		return;
 	if (lease->user)
 		share_give(lease->user, SHARE_DESCRIPTORS, 1);
-	if (lease->pidfd >= 0)
-		close(lease->pidfd);
+	lease_process_put(lease->process);
 	explicit_bzero(lease->secret, sizeof(lease->secret));
 	free(lease);
 }
@@ -258,7 +257,7 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	lease->id = record->id;
 	lease->uid = record->uid;
 	lease->pid = record->pid;
-	lease->pidfd = (int)syscall(SYS_pidfd_open, lease->pid, 0);
+	lease->process = lease_process_get(broker, lease->pid, lease->uid);
 	process_name(lease->pid, lease->comm);
 	lease->write = record->write;
 	lease->granted = record->granted;
@@ -319,13 +318,10 @@ static struct lease *lease_new(struct broker *broker, const struct caller *calle
 	lease->since_s = time(NULL);
 	lease->n_refs = 1;
 	lease->pid = process_of_thread(caller->pid);
-	lease->pidfd = (int)syscall(SYS_pidfd_open, lease->pid, 0);
 	process_name(lease->pid, lease->comm);
 	if (getrandom(lease->secret, sizeof(lease->secret), 0) ==
 	    (ssize_t)sizeof(lease->secret))
 		return lease;
-	if (lease->pidfd >= 0)
-		close(lease->pidfd);
 	free(lease);
 	return NULL;
 }
@@ -357,8 +353,10 @@ int broker_lease_open(struct broker *broker, struct token token,
 		strcpy(name, allocation_name(allocation).text);
 		r = lease_check(broker, allocation, caller, user, write, &refusal);
 	}
-	if (r == 0)
+	if (r == 0) {
+		lease->process = lease_process_get(broker, lease->pid, lease->uid);
 		r = lease_begin(lease, allocation, user, &ready, &refusal);
+	}
 	if (r < 0)
 		lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -497,9 +495,8 @@ static struct op *lease_end_release(struct allocation *allocation)
 }
 
 /* The process of the lease has gone, with its mappings. */
-static void lease_departed(void *userdata)
+static void lease_departed(struct lease *lease)
 {
-	struct lease *lease = userdata;
 	struct broker *broker = lease->broker;
 	struct op *release;
 
@@ -513,25 +510,6 @@ static void lease_departed(void *userdata)
 		allocation_resume_release(release);
 }
 
-/*
- * A lease ends when its descriptor closes. For a killed process this is before the driver
- * has removed the process's mappings (some 100 ms on hardware). Memory released in
- * between would count as free too early. So the memory is released after the exit.
- */
-static void lease_await_exit(struct lease *lease)
-{
-	struct awaited awaited = {
-		.fd = lease->pidfd,
-		.events = EPOLLIN,
-		.timeout_ms = EXIT_MS,
-		.done = lease_departed,
-		.userdata = lease,
-	};
-
-	if (!reaper_add(&lease->broker->leases->reaper, &awaited))
-		lease_departed(lease);
-}
-
 struct lease *broker_lease_close(struct lease *lease)
 {
 	struct op *release = NULL, *held = NULL;
@@ -542,7 +520,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (!lease)
 		return NULL;
 	broker = lease->broker;
-	departs = lease->pidfd >= 0 && process_is_ending(lease->pid);
+	departs = lease->process && process_is_ending(lease->pid);
 	pthread_mutex_lock(&broker->registry->lock);
 	lease->closed = true;
 	allocation = lease->allocation;
@@ -570,7 +548,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (release)
 		allocation_resume_release(release);
 	if (departs && allocation)
-		lease_await_exit(lease);
+		lease_await_exit(lease, lease_departed);
 	return NULL;
 }
 

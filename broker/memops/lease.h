@@ -33,11 +33,13 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 		  const struct lease_record *record);
 
 struct lease_cursor;
+struct lease_process;
 
 struct leases {
 	struct broker *broker;
 	struct lease *by_id; /* registry.lock, like all here */
 	struct lease_cursor *cursors;
+	struct lease_process *processes; /* by pid */
 	uint64_t n_ever;
 	struct lease *left; /* of the last broker; none before it is; broker_lease_left()
 			     */

@@ -20,7 +20,8 @@ struct lease {
 	uint64_t id;
 	uid_t uid;
 	pid_t pid;
-	int pidfd; /* -1: not available */
+	struct lease_process *process; /* NULL: unknown */
+	struct lease *next_departing;  /* of the process */
 	char comm[PROCESS_NAME_MAX];
 	bool write;
 	int64_t since_s;

@@ -11,6 +11,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dirent.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -207,6 +208,38 @@ Test(lease_show, many_leases_of_an_allocation_are_told_after_the_rename, .init =
 			usleep(1000);
 	}
 	broker_lease_close(lease);
+}
+
+static unsigned int count_pidfds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	unsigned int n = 0;
+	char link[64];
+	ssize_t length;
+
+	while ((entry = readdir(folder))) {
+		length = readlinkat(dirfd(folder), entry->d_name, link, sizeof(link) - 1);
+		link[MAX(length, 0)] = '\0';
+		n += strstr(link, "pidfd") != NULL;
+	}
+	closedir(folder);
+	return n;
+}
+
+/* A close looks at all locks that users have put on a pidfd. */
+Test(lease_show, a_process_has_one_pidfd_for_all_of_its_leases)
+{
+	unsigned int n_before, n;
+
+	raise_limit();
+	shown = broker_start("64M", NULL);
+	n_before = count_pidfds();
+	broker_end(shown);
+	start();
+	n = count_pidfds();
+	cr_expect(le(uint, n, n_before + 1));
+	stop();
 }
 
 /* Its process may end while the next broker still makes files for the leases. */

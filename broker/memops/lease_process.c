@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "memops/lease_process.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/hash.h"
+#include "base/workqueue.h"
+#include "memops/lease.h"
+#include "memops/lease_private.h"
+#include "model/registry.h"
+#include "process/broker.h"
+
+#define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
+
+struct lease_process {
+	struct broker *broker;
+	pid_t pid;
+	int fd;
+	uid_t uid; /* has the turn in the work queue */
+	unsigned int n_refs;
+	bool listed;
+	struct lease *departing; /* wait for the exit */
+	void (*departed)(struct lease *lease);
+	bool awaited; /* with a reference */
+	struct task close;
+	UT_hash_handle hh;
+};
+
+static void process_close(struct task *task)
+{
+	struct lease_process *process = container_of(task, struct lease_process, close);
+	struct registry *registry = process->broker->registry;
+
+	close(process->fd);
+	free(process);
+	pthread_mutex_lock(&registry->lock);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+}
+
+static void process_unlist(struct lease_process *process)
+{
+	if (process->listed)
+		HASH_DEL(process->broker->leases->processes, process);
+	process->listed = false;
+}
+
+void lease_process_put(struct lease_process *process)
+{
+	if (!process || --process->n_refs)
+		return;
+	process_unlist(process);
+	process->close.run = process_close;
+	process->close.length = TASK_LONG;
+	process->broker->registry->n_busy++;
+	workqueue_add(process->broker->workqueue, process->uid | WORKQUEUE_RELEASES,
+		      &process->close);
+}
+
+static struct lease_process *process_new(struct broker *broker, pid_t pid, uid_t uid)
+{
+	struct lease_process *process = calloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	*process = (struct lease_process){
+		.broker = broker,
+		.pid = pid,
+		.fd = pidfd_open(pid, 0),
+		.uid = uid,
+		.listed = true,
+	};
+	if (process->fd < 0) {
+		free(process);
+		return NULL;
+	}
+	HASH_ADD(hh, broker->leases->processes, pid, sizeof(process->pid), process);
+	return process;
+}
+
+static bool has_ended(const struct lease_process *process)
+{
+	struct pollfd pidfd = { .fd = process->fd, .events = POLLIN };
+
+	return poll(&pidfd, 1, 0) > 0;
+}
+
+struct lease_process *lease_process_get(struct broker *broker, pid_t pid, uid_t uid)
+{
+	struct lease_process *process;
+
+	HASH_FIND(hh, broker->leases->processes, &pid, sizeof(pid), process);
+	/* Another process may have the number by now. */
+	if (process && has_ended(process)) {
+		process_unlist(process);
+		process = NULL;
+	}
+	if (!process)
+		process = process_new(broker, pid, uid);
+	if (process)
+		process->n_refs++;
+	return process;
+}
+
+/* Returns: a lease that waits for the exit no longer; NULL: there are no more. */
+static struct lease *take_departing(struct lease_process *process)
+{
+	pthread_mutex_t *lock = &process->broker->registry->lock;
+	struct lease *lease;
+
+	pthread_mutex_lock(lock);
+	lease = process->departing;
+	if (lease) {
+		LL_DELETE2(process->departing, lease, next_departing);
+	} else {
+		process->awaited = false;
+		lease_process_put(process);
+	}
+	pthread_mutex_unlock(lock);
+	return lease;
+}
+
+static void process_ended(void *userdata)
+{
+	struct lease_process *process = userdata;
+	struct lease *lease;
+
+	while ((lease = take_departing(process)))
+		process->departed(lease);
+}
+
+void lease_await_exit(struct lease *lease, void (*departed)(struct lease *lease))
+{
+	struct lease_process *process = lease->process;
+	struct registry *registry = process->broker->registry;
+	struct awaited awaited = {
+		.fd = process->fd,
+		.events = EPOLLIN,
+		.timeout_ms = EXIT_MS,
+		.done = process_ended,
+		.userdata = process,
+	};
+	bool first;
+
+	pthread_mutex_lock(&registry->lock);
+	LL_PREPEND2(process->departing, lease, next_departing);
+	first = !process->awaited;
+	process->departed = departed;
+	process->awaited = true;
+	process->n_refs += first;
+	pthread_mutex_unlock(&registry->lock);
+	if (first && !reaper_add(&process->broker->leases->reaper, &awaited))
+		process_ended(process);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The processes that have leases, with one pidfd each: a close(2) looks at all locks
+ * (fcntl(2)) that users have put on the file, and there may be millions on a pidfd. So
+ * their number must not be multiplied by the leases, and the work queue closes pidfds.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+struct broker;
+struct lease;
+struct lease_process;
+
+/* Under registry.lock. Returns: a reference; NULL: the process, or memory, is lacking. */
+struct lease_process *lease_process_get(struct broker *broker, pid_t pid, uid_t uid);
+/* Takes NULL. Under registry.lock. */
+void lease_process_put(struct lease_process *process);
+
+/*
+ * A lease ends when its descriptor closes. For a killed process this is before the driver
+ * has removed the process's mappings (some 100 ms on hardware). Memory released in
+ * between would count as free too early. So the memory is released after the exit:
+ * departed() is called for the lease, with no lock held, when the process has ended or
+ * some time has passed.
+ */
+void lease_await_exit(struct lease *lease, void (*departed)(struct lease *lease));
