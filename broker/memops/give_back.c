@@ -49,6 +49,7 @@ static void give_back_run(struct task *task)
 	struct broker *broker = give_back->broker;
 	struct block *block = give_back->block;
 	struct reclaim_from from = { block->place, block->payer };
+	struct reclaimed reclaimed = reclaimed_of(from);
 	uint64_t size = block->size;
 	bool described = block->pays_descriptor, still_mapped;
 
@@ -75,22 +76,21 @@ static void give_back_run(struct task *task)
 	if (give_back->tell.done)
 		give_back->tell.done(give_back->tell.userdata);
 	free(give_back);
-	reclaim_retry(broker->reclaim, &broker->registry->lock, from);
+	reclaim_retry(broker->reclaim, broker->registry, reclaimed);
 }
 
 /* A retry of requests that wait for memory which comes no more, or has come. */
 struct retry {
 	struct task task;
 	struct broker *broker;
-	struct reclaim_from from;
+	struct reclaimed reclaimed;
 };
 
 static void retry_run(struct task *task)
 {
 	struct retry *retry = container_of(task, struct retry, task);
 
-	reclaim_retry(retry->broker->reclaim, &retry->broker->registry->lock,
-		      retry->from);
+	reclaim_retry(retry->broker->reclaim, retry->broker->registry, retry->reclaimed);
 	free(retry);
 }
 
@@ -104,7 +104,7 @@ void reclaim_retry_later(struct broker *broker, struct reclaim_from from)
 
 	if (!retry)
 		return;
-	*retry = (struct retry){ { .run = retry_run }, broker, from };
+	*retry = (struct retry){ { .run = retry_run }, broker, reclaimed_of(from) };
 	workqueue_add(broker->workqueue, from.owner->uid, &retry->task);
 }
 

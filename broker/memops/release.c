@@ -103,8 +103,10 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
 	bool parked, leased, postponed;
+	struct reclaimed reclaimed;
 
 	pthread_mutex_lock(&broker->registry->lock);
+	reclaimed = reclaimed_of(allocation_from(allocation));
 	parked = lease_park_release(allocation);
 	leased = parked && allocation->rare->leases;
 	postponed = leased && release_uncount(release);
@@ -112,8 +114,7 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 		release_count(op);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (postponed)
-		reclaim_retry(broker->reclaim, &broker->registry->lock,
-			      allocation_from(allocation));
+		reclaim_retry(broker->reclaim, broker->registry, reclaimed);
 	return parked;
 }
 
@@ -189,6 +190,7 @@ static void release_finish(struct op *op)
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
 	struct reclaim_from from = allocation_from(release->allocation);
+	struct reclaimed reclaimed = reclaimed_of(from);
 
 	pthread_mutex_lock(&broker->registry->lock);
 	if (!kind_is_durable(release->allocation->kind)) {
@@ -201,7 +203,7 @@ static void release_finish(struct op *op)
 	reclaim_end(broker->reclaim, from);
 	release->allocation = allocation_free(broker->registry, release->allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
-	reclaim_retry(broker->reclaim, &broker->registry->lock, from);
+	reclaim_retry(broker->reclaim, broker->registry, reclaimed);
 }
 
 static const struct op_class release_class = {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "model/order.h"
 #include "model/owner.h"
+#include "model/registry.h"
 
 void reclaim_begin(struct reclaim *reclaim, struct reclaim_from from)
 {
@@ -225,17 +226,28 @@ static void waiters_take(struct reclaim_waiter **waiters, struct reclaim_waiter 
 	DL_CONCAT(*retry, taken);
 }
 
-void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
-		   struct reclaim_from from)
+struct reclaimed reclaimed_of(struct reclaim_from from)
+{
+	return (struct reclaimed){
+		.place = from.place,
+		.uid = from.owner ? from.owner->uid : 0,
+		.owned = from.owner != NULL,
+	};
+}
+
+void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
+		   struct reclaimed reclaimed)
 {
 	struct reclaim_waiter *waiter, *safe, *retry = NULL;
+	struct owner *owner;
 
-	pthread_mutex_lock(lock);
-	if (from.owner)
-		waiters_take(&from.owner->waiters, &retry);
-	waiters_take(&reclaim->waiters[from.place], &retry);
-	queue_wake(reclaim, from.place);
-	pthread_mutex_unlock(lock);
+	pthread_mutex_lock(&registry->lock);
+	owner = reclaimed.owned ? owner_find(registry, reclaimed.uid) : NULL;
+	if (owner)
+		waiters_take(&owner->waiters, &retry);
+	waiters_take(&reclaim->waiters[reclaimed.place], &retry);
+	queue_wake(reclaim, reclaimed.place);
+	pthread_mutex_unlock(&registry->lock);
 	DL_FOREACH_SAFE (retry, waiter, safe)
 		waiter->retry(waiter);
 }

@@ -20,6 +20,7 @@
 #include "memory/block.h"
 
 struct owner;
+struct registry;
 struct text;
 
 /* Whose memory a piece is, and where (memory/block.h). owner NULL: nobody's. */
@@ -123,11 +124,21 @@ bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter);
 /* Ends a wait without a call. */
 void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter);
 
+/* Such memory has come. Its owner may have been forgotten since: known by the uid. */
+struct reclaimed {
+	uint32_t place;
+	uid_t uid;
+	bool owned; /* by that uid */
+};
+
+/* While the owner is there. */
+struct reclaimed reclaimed_of(struct reclaim_from from);
+
 /*
  * Lets all waiters for such memory try again. After reclaim_end(), with no lock held.
  */
-void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
-		   struct reclaim_from from);
+void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
+		   struct reclaimed reclaimed);
 
 /* Puts a request, whose try has failed, at the end of its queue. */
 void queue_join(struct reclaim *reclaim, struct queue_place *place);

@@ -532,16 +532,23 @@ static bool op_must_stay(struct op *op)
 	return true;
 }
 
+/* Gives back all that the payer is charged for, or has for a time: it may end then. */
+static void op_give(struct op *op, struct op **ready)
+{
+	turn_give(op, ready);
+	room_give(op, ready);
+	op_uncount(op);
+	registry_less_busy(op->broker->registry);
+}
+
 bool op_leave(struct op *op, struct op **ready)
 {
 	struct work *work = NULL;
 
 	if (!order_leave(&op->work, &work))
 		return false;
-	op_uncount(op);
-	registry_less_busy(op->broker->registry);
 	*ready = op_list(work);
-	turn_give(op, ready);
+	op_give(op, ready);
 	op->left = true;
 	op_push_ready(ready, op);
 	return true;
@@ -607,9 +614,7 @@ void op_complete(struct op *op, int error)
 		op->class->settle(op);
 	order_done(&op->work, &work);
 	ready = op_list(work);
-	turn_give(op, &ready);
-	op_uncount(op);
-	registry_less_busy(broker->registry);
+	op_give(op, &ready);
 	pthread_mutex_unlock(&broker->registry->lock);
 
 	op_end(op, ready);

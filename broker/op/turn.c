@@ -48,10 +48,12 @@ bool turn_take(struct op *op)
 void turn_give(struct op *op, struct op **ready)
 {
 	struct owner *payer = op->payer;
-	struct op *next = payer->waiting;
+	struct op *next;
 
+	/* Without a charge the payer may be gone. */
 	if (!op->has_turn)
 		return;
+	next = payer->waiting;
 	op->has_turn = false;
 	payer->n_turns--;
 	if (!next || payer->n_turns >= N_TURNS)
@@ -88,10 +90,11 @@ void room_wait_no_more(struct op *op, struct op **ready)
 
 void room_give(struct op *op, struct op **ready)
 {
-	struct op *next = op->payer->waiting_for_room;
+	struct op *next;
 
 	if (!op->has_room)
 		return;
+	next = op->payer->waiting_for_room;
 	op->has_room = false;
 	op->payer->n_rooms--;
 	if (!next)

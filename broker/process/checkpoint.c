@@ -140,8 +140,8 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 	checkpoint_finish(checkpoint);
 	broker->processes->resume(parked);
 	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
-		reclaim_retry(broker->reclaim, &broker->registry->lock,
-			      (struct reclaim_from){ i, worker->owner });
+		reclaim_retry(broker->reclaim, broker->registry,
+			      reclaimed_of((struct reclaim_from){ i, worker->owner }));
 }
 
 /* Under registry.lock. */

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "model/owner.h"
+#include "model/registry.h"
 
 #define N	1000
 #define N_TRIES 256 /* in a round */
@@ -110,4 +112,58 @@ Test(reclaim, each_of_a_thousand_has_its_turn)
 	for (int i = 0; i < N; i++)
 		cr_assert(ge(uint, n_tries[i], 1), "place %d", i);
 	cr_expect(eq(uint, n_tries[0], N / N_TRIES + 1));
+}
+
+/* ---- waiting for an owner's memory ---- */
+
+static unsigned int n_taken, n_retried;
+
+static void taken(struct reclaim_waiter *waiter)
+{
+	(void)waiter;
+	n_taken++;
+}
+
+static void retried(struct reclaim_waiter *waiter)
+{
+	(void)waiter;
+	n_retried++;
+}
+
+static void wait_for(struct reclaim_waiter *waiter, struct owner *owner)
+{
+	*waiter = (struct reclaim_waiter){
+		.from = { 0, owner },
+		.uid = 1000,
+		.taken = taken,
+		.retry = retried,
+	};
+	reclaim_begin(&reclaim, waiter->from);
+	cr_assert(reclaim_wait(&reclaim, waiter));
+}
+
+/* An owner with nothing is forgotten, and may come again. */
+Test(reclaim, memory_comes_back_after_its_owner_was_forgotten)
+{
+	struct reclaim_waiter of_alice, of_bob;
+	struct registry registry;
+	struct reclaimed of_forgotten;
+	struct owner *alice, *bob;
+
+	registry_init(&registry);
+	alice = owner_get(&registry, 1000, 100);
+	of_forgotten = reclaimed_of((struct reclaim_from){ 0, alice });
+	owner_free(&registry, alice);
+	reclaim_retry(&reclaim, &registry, of_forgotten);
+	alice = owner_get(&registry, 1000, 100);
+	bob = owner_get(&registry, 1001, 101);
+	wait_for(&of_alice, alice);
+	wait_for(&of_bob, bob);
+	reclaim_retry(&reclaim, &registry, of_forgotten);
+	cr_expect(eq(uint, n_taken, 1));
+	cr_expect(eq(uint, n_retried, 1));
+	cr_expect(eq(ptr, alice->waiters, NULL));
+	cr_expect(eq(ptr, bob->waiters, &of_bob));
+	reclaim_forget(&reclaim, &of_bob);
+	registry_deinit(&registry);
 }

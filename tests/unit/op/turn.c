@@ -63,3 +63,13 @@ Test(turn, an_op_with_a_slot_never_waits)
 	turn_give(&with_slot, &ready);
 	cr_expect(eq(ptr, ready, &ops[n]));
 }
+
+/* The payer of an op that has ended may be forgotten. */
+Test(turn, an_op_without_turn_and_room_asks_nothing_of_the_payer)
+{
+	struct op op = { .payer = NULL }, *ready = NULL;
+
+	turn_give(&op, &ready);
+	room_give(&op, &ready);
+	cr_expect(eq(ptr, ready, NULL));
+}
