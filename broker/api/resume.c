@@ -398,6 +398,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->allocations);
 	resume_drop_remade(resume);
 	free(resume->n_names);
+	free(resume->is_ending);
 	free(resume->folders);
 	free(resume->images);
 	free(resume->lifetimes);

@@ -230,7 +230,8 @@ static void remake_job(void *userdata, uint32_t i)
 	     (record = records_next(resume->records, RECORD_ALLOCATION, &index)) &&
 	     index <= last;
 	     index++) {
-		n_ending += resume_is_ending(record);
+		resume->is_ending[index] = resume_is_ending(record);
+		n_ending += resume->is_ending[index];
 		if (record->flags & RECORD_FREED)
 			continue;
 		if (record->folder != folder) {
@@ -274,7 +275,8 @@ int resume_remake(struct resume *resume, uint32_t index, const void *data)
 	resume->n_remade = n + 1;
 	resume->remade = calloc(resume->n_remade, sizeof(*resume->remade));
 	resume->n_names = calloc(resume->n_folders, sizeof(*resume->n_names));
-	if (!resume->remade || !resume->n_names)
+	resume->is_ending = calloc(resume->n_remade, sizeof(*resume->is_ending));
+	if (!resume->remade || !resume->n_names || !resume->is_ending)
 		return -ENOMEM;
 	jobs_run(remake_job, resume, n / PIECE_RECORDS + 1, REMAKE_THREADS);
 	return begin_names(resume);
@@ -421,7 +423,7 @@ int resume_frees(struct resume *resume)
 	for (uint32_t i = 1;
 	     r == 0 && (record = records_next(resume->records, RECORD_ALLOCATION, &i));
 	     i++) {
-		if (!resume_is_ending(record))
+		if (!resume->is_ending[i])
 			continue;
 		allocation_release_held(resume->broker, resume->allocations[i], NULL,
 					&ready);

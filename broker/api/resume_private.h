@@ -32,7 +32,10 @@ struct resume {
 	struct allocation **remade; /* still unknown to all others */
 	uint32_t n_remade;
 	bool *leased;	   /* by allocation */
-	uint32_t n_ending; /* for resume_frees(), the freed ones among them */
+	/* For resume_frees(), with the freed ones among them: as the last broker left the
+	 * records, which are saved anew meanwhile. */
+	bool *is_ending; /* by index */
+	uint32_t n_ending;
 	struct owner *last_owner;
 	struct folder **folders;
 	uint32_t *n_names; /* of allocations, by folder; 0: the root */

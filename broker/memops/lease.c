@@ -241,6 +241,20 @@ void lease_save(const struct lease *lease)
 		     &record);
 }
 
+/* Of many leases the last broker may not have told all of the last change. */
+static void leases_note_untold(struct allocation *allocation, struct lease *added)
+{
+	struct lease *lease;
+
+	if (allocation->rare->n_leases <= TOLD_AT_ONCE)
+		return;
+	added->changed = true;
+	if (allocation->rare->n_leases > TOLD_AT_ONCE + 1)
+		return;
+	DL_FOREACH (allocation->rare->leases, lease)
+		lease->changed = true;
+}
+
 int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
 		  const struct lease_record *record)
 {
@@ -273,6 +287,7 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	share_take_beyond(user, SHARE_DESCRIPTORS, 1);
 	broker->leases->n_ever = MAX(broker->leases->n_ever, lease->id);
 	lease_link(lease, allocation, user);
+	leases_note_untold(allocation, lease);
 	return 0;
 }
 

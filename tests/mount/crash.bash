@@ -453,10 +453,12 @@ test_the_next_broker_takes_back_numbers_that_are_left_and_no_others()
 
 test_memory_that_ends_with_something_ends_with_the_broker()
 {
-	local control
+	local control kind
 	keep
 	exec {control}>"$O/control/alloc"
-	echo 'x 4M until=close' >&"$control"
+	for kind in device host managed direct async; do
+		echo "x$kind 4M kind=$kind until=close" >&"$control"
+	done
 	say alloc 'y 4M'
 	die
 	is "$(ls "$O/allocations")" y
