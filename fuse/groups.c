@@ -2,6 +2,7 @@
 #include "groups.h"
 
 #include "api/broker.h"
+#include "base/clock.h"
 #include "base/def.h"
 #include "base/hash.h"
 #include "base/subordinates.h"
@@ -14,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FEW	  1000 /* groups, looked up in less than half a millisecond */
+#define FEW	  1000	  /* groups, looked up in less than half a millisecond */
+#define LONG_NS	  2000000 /* of the processor, for the look-up of some */
 
 #define SEEN_MANY UINT64_C(1)
 
@@ -162,14 +164,31 @@ void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
 	__atomic_store_n(place_of(set_of(seen, user), user), known, __ATOMIC_RELAXED);
 }
 
-void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
+uint64_t groups_clock(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status,
+			uint64_t since)
 {
 	const char *line = groups_line(status);
 	/* A number and a blank for each. */
 	size_t n = line ? strcspn(line, "\n") / 2 : 0;
 
-	if (n > FEW)
-		groups_note(seen, uid, (unsigned int)n);
+	if (n > FEW || groups_clock() - since > LONG_NS)
+		groups_note(seen, uid, FEW + 1);
+}
+
+int groups_of(struct groups_seen *seen, pid_t tid, uid_t uid, gid_t **ret_groups)
+{
+	uint64_t since = groups_clock();
+	int n = groups_read(tid, ret_groups);
+
+	if (n >= 0)
+		groups_note(seen, uid,
+			    groups_clock() - since > LONG_NS ? FEW + 1 : (unsigned int)n);
+	return n;
 }
 
 bool groups_are_many(const struct groups_seen *seen, uid_t uid)
@@ -196,11 +215,7 @@ void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
 {
 	const struct fuse_in_header *header = request->mem;
 	_cleanup_free_ gid_t *groups = NULL;
-	int n;
 
-	if (known_of(seen, subordinates_user(seen->subordinates, header->uid)))
-		return;
-	n = groups_read((pid_t)header->pid, &groups);
-	if (n >= 0)
-		groups_note(seen, header->uid, (unsigned int)n);
+	if (!known_of(seen, subordinates_user(seen->subordinates, header->uid)))
+		(void)groups_of(seen, (pid_t)header->pid, header->uid, &groups);
 }

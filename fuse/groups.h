@@ -3,7 +3,9 @@
  * The supplementary groups of callers. Linux shows groups only in the text of
  * /proc/TID/status. Making that text takes 20 ms for 60,000 groups, and a user with a
  * user namespace may have so many. So a request that may need the groups goes to a thread
- * of its own (slow_lane.h) if its sender has many groups, or was never seen before.
+ * of its own (slow_lane.h) if its sender has many groups, or was never seen before. Users
+ * can make a look at their /proc/TID/status long in another way, too: by a million locks
+ * (fcntl(2)) on the file. They count as users with many groups.
  */
 #pragma once
 
@@ -36,16 +38,26 @@ struct groups_seen {
 };
 
 /*
- * Reads the groups of a thread, ascending. Returns: their number, with *ret_groups for the
- * caller to free; 0 for a thread that has ended, so it never gets more rights; -ENOMEM.
+ * Reads the groups of a thread, ascending. Returns: their number, with *ret_groups for
+ * the caller to free; 0 for a thread that has ended, so it never gets more rights;
+ * -ENOMEM.
  */
 int groups_read(pid_t tid, gid_t **ret_groups);
 
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n);
 
-/* Notes a user whose thread has this text of /proc/TID/status, if it names many groups.
+/* Reads the groups of a user's thread, and notes whether they are many. */
+int groups_of(struct groups_seen *seen, pid_t tid, uid_t uid, gid_t **ret_groups);
+
+/* The time before a look at /proc/TID/status, for groups_note_status(). */
+uint64_t groups_clock(void);
+
+/*
+ * Notes a user whose thread has this text of /proc/TID/status, if it names many groups,
+ * or if the look took long.
  */
-void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status);
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status,
+			uint64_t since);
 
 /* Whether the user is known to have many groups. */
 bool groups_are_many(const struct groups_seen *seen, uid_t uid);

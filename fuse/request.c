@@ -188,11 +188,13 @@ static void cancel_at_broker(struct request *request)
 
 static bool has_signal(const struct request *request)
 {
+	uint64_t since = groups_clock();
 	_cleanup_free_ char *status = signal_status(fuse_req_ctx(request->req)->pid);
 
 	if (!status)
 		return true;
-	groups_note_status(request->view->requests.groups, uid_of(request), status);
+	groups_note_status(request->view->requests.groups, uid_of(request), status,
+			   since);
 	return signal_ends_wait(status);
 }
 
@@ -506,10 +508,10 @@ int identity_init(struct identity *identity, fuse_req_t req)
 	*identity = (struct identity){ .caller = caller_of(req) };
 	if (identity->caller.uid == 0)
 		return 0;
-	n = groups_read(identity->caller.pid, &identity->groups);
+	n = groups_of(&view_of(req)->groups, identity->caller.pid, identity->caller.uid,
+		      &identity->groups);
 	if (n < 0)
 		return n;
-	groups_note(&view_of(req)->groups, identity->caller.uid, (unsigned int)n);
 	identity->caller.n_groups = (unsigned int)n;
 	identity->caller.groups = identity->groups;
 	return 0;
