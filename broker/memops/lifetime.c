@@ -39,7 +39,7 @@ struct lifetime {
 	unsigned int n_refs;
 	bool over;
 	struct lifetime_member *members;
-	struct task rest; /* frees the members that are left */
+	struct task rest; /* frees the members that are left; in the end, closes fd */
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
@@ -111,14 +111,35 @@ static int lifetime_save(const struct lifetime *lifetime)
 	return 0;
 }
 
-static void lifetime_free(struct lifetime *lifetime)
+/* A close looks at all locks (fcntl(2)) that users have put on the file. */
+static void lifetime_close(struct task *task)
 {
-	lifetime_forget(lifetime);
-	lifetime_unkeep(lifetime->broker, lifetime->record);
+	struct lifetime *lifetime = container_of(task, struct lifetime, rest);
+	struct registry *registry = lifetime->broker->registry;
+
+	closep(&lifetime->fd);
+	pthread_mutex_lock(&registry->lock);
 	if (lifetime->payer)
 		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
-	closep(&lifetime->fd);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
 	free(lifetime);
+}
+
+static void lifetime_free(struct lifetime *lifetime)
+{
+	struct broker *broker = lifetime->broker;
+	uint64_t whose = lifetime->payer ? lifetime->payer->uid : 0;
+
+	lifetime_forget(lifetime);
+	lifetime_unkeep(broker, lifetime->record);
+	if (lifetime->fd < 0) {
+		free(lifetime);
+		return;
+	}
+	broker->registry->n_busy++;
+	lifetime->rest = (struct task){ .run = lifetime_close, .length = TASK_LONG };
+	workqueue_add(broker->workqueue, whose | WORKQUEUE_RELEASES, &lifetime->rest);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)

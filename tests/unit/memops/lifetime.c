@@ -15,7 +15,7 @@
 #define MANY 1000
 
 static struct broker *broker;
-static __thread unsigned int n_freed_here;
+static __thread unsigned int n_freed_here, n_closed_here;
 
 void __real_allocation_release(struct broker *broker, struct allocation *allocation);
 void __wrap_allocation_release(struct broker *broker, struct allocation *allocation);
@@ -24,6 +24,15 @@ void __wrap_allocation_release(struct broker *of, struct allocation *allocation)
 {
 	n_freed_here++;
 	__real_allocation_release(of, allocation);
+}
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+int __wrap_close(int fd)
+{
+	n_closed_here++;
+	return __real_close(fd);
 }
 
 static void start(void)
@@ -64,6 +73,8 @@ static uint64_t n_descriptors_of(uid_t uid)
 	const struct owner *owner;
 	uint64_t n;
 
+	/* The work queue closes what was dropped. */
+	broker_settle(broker);
 	pthread_mutex_lock(&broker->registry->lock);
 	owner = owner_find(broker->registry, uid);
 	n = owner ? owner->shares.held[SHARE_DESCRIPTORS] : 0;
@@ -124,4 +135,15 @@ Test(lifetime, the_thread_of_the_end_frees_only_a_few)
 	cr_expect(lt(uint, n_freed_here, MANY / 4));
 	while (n_allocations() > 0)
 		usleep(1000);
+}
+
+/* The kernel may take long, if users have put many locks on the file. */
+Test(lifetime, the_work_queue_closes_its_descriptor)
+{
+	struct lifetime *lifetime = lifetime_of_this_process(1000);
+
+	n_closed_here = 0;
+	drop(lifetime);
+	cr_expect(eq(uint, n_closed_here, 0));
+	cr_expect(eq(u64, n_descriptors_of(1000), 0));
 }
