@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define FEW	  1000	  /* groups, looked up in less than half a millisecond */
-#define LONG_NS	  2000000 /* of the processor, for the look-up of some */
+#define LONG_NS	  5000000 /* of the processor, for the look-up of some */
 
 #define SEEN_MANY UINT64_C(1)
 
@@ -164,30 +164,24 @@ void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
 	__atomic_store_n(place_of(set_of(seen, user), user), known, __ATOMIC_RELAXED);
 }
 
-uint64_t groups_clock(void)
-{
-	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
-void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status,
-			uint64_t since)
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
 {
 	const char *line = groups_line(status);
 	/* A number and a blank for each. */
 	size_t n = line ? strcspn(line, "\n") / 2 : 0;
 
-	if (n > FEW || groups_clock() - since > LONG_NS)
-		groups_note(seen, uid, FEW + 1);
+	if (n > FEW)
+		groups_note(seen, uid, (unsigned int)n);
 }
 
 int groups_of(struct groups_seen *seen, pid_t tid, uid_t uid, gid_t **ret_groups)
 {
-	uint64_t since = groups_clock();
+	uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID), took;
 	int n = groups_read(tid, ret_groups);
 
+	took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
 	if (n >= 0)
-		groups_note(seen, uid,
-			    groups_clock() - since > LONG_NS ? FEW + 1 : (unsigned int)n);
+		groups_note(seen, uid, took > LONG_NS ? FEW + 1 : (unsigned int)n);
 	return n;
 }
 

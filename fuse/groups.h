@@ -49,15 +49,9 @@ void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n);
 /* Reads the groups of a user's thread, and notes whether they are many. */
 int groups_of(struct groups_seen *seen, pid_t tid, uid_t uid, gid_t **ret_groups);
 
-/* The time before a look at /proc/TID/status, for groups_note_status(). */
-uint64_t groups_clock(void);
-
-/*
- * Notes a user whose thread has this text of /proc/TID/status, if it names many groups,
- * or if the look took long.
+/* Notes a user whose thread has this text of /proc/TID/status, if it names many groups.
  */
-void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status,
-			uint64_t since);
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status);
 
 /* Whether the user is known to have many groups. */
 bool groups_are_many(const struct groups_seen *seen, uid_t uid);

@@ -188,13 +188,11 @@ static void cancel_at_broker(struct request *request)
 
 static bool has_signal(const struct request *request)
 {
-	uint64_t since = groups_clock();
 	_cleanup_free_ char *status = signal_status(fuse_req_ctx(request->req)->pid);
 
 	if (!status)
 		return true;
-	groups_note_status(request->view->requests.groups, uid_of(request), status,
-			   since);
+	groups_note_status(request->view->requests.groups, uid_of(request), status);
 	return signal_ends_wait(status);
 }
 

@@ -563,8 +563,9 @@ test_the_share_of_allocations_that_wait_for_freed_memory()
 	is "$(value_of owners/$mallory/current allocations)" 1025
 	bob_notices_nothing
 	kill $program
+	# Some may get the memory that comes back now, as far as the limit goes.
+	eventually "[ \$(value_of owners/$mallory/current allocations) -lt 10 ]"
 	echo default >owners/$mallory/max
-	eventually "[ \"\$(value_of owners/$mallory/current allocations)\" = 1 ]"
 }
 
 # Each of 4000 reads waits for each of 4000 writes: noted one by one, these were gigabytes.
