@@ -2,11 +2,14 @@
 #include "worker/file_move.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "protocol/wire.h"
 #include "worker/lanes.h"
 #include "worker/worker.h"
+
+#define CLOSE_MS 1000
 
 /* How the job ends: in the answer's values. Returns: 0. */
 static int move_end(struct job *job, uint64_t bytes, enum wire_file_end end, int error)
@@ -80,16 +83,17 @@ static int move_keep(const struct file_move *move, struct job *job)
 
 /*
  * Waits until the file is closed: whoever hears that the move has ended may unmount the
- * file system or run the file. The move has ended, whatever comes of it.
+ * file system or run the file. A file system may hang, so the wait has an end. The move
+ * has ended, whatever comes of it.
  */
 static void move_close(const struct file_move *move, const struct job *job)
 {
 	const uint32_t ask = WIRE_FILE_CLOSE;
-	struct wire_file_told told;
+	struct pollfd socket = { .fd = job->fd, .events = POLLIN };
 
 	if (!__atomic_load_n(&move->shared->stop, __ATOMIC_RELAXED) &&
 	    send(job->fd, &ask, sizeof(ask), MSG_NOSIGNAL) > 0)
-		move_receive(move, job->fd, &told, sizeof(told));
+		(void)poll(&socket, 1, CLOSE_MS);
 }
 
 static int move_file(struct worker *worker, struct job *job, bool save,

@@ -514,7 +514,7 @@ mallory_queues()
 }
 
 # mallory_waits: a lease holds memory that she has freed, below a limit of her own, so her
-# allocations wait for it. Signals end 1500 of them, and then she waits with all she may.
+# allocations wait for it. Signals end 200 of them, and then she waits with all she may.
 mallory_waits()
 {
 	py $mallory <<-'EOF'
@@ -531,7 +531,7 @@ mallory_waits()
 		    limits.write("device:0 32M\n")
 
 		signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(InterruptedError))
-		for i in range(1500):
+		for i in range(200):
 		    signal.setitimer(signal.ITIMER_REAL, 0.001)
 		    try:
 		        os.write(control("alloc"), b"w%d 4M" % i)
