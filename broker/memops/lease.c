@@ -509,8 +509,7 @@ static struct op *lease_end_release(struct allocation *allocation)
 									    : NULL;
 }
 
-/* The process of the lease has gone, with its mappings. */
-static void lease_departed(struct lease *lease)
+void lease_departed(struct lease *lease)
 {
 	struct broker *broker = lease->broker;
 	struct op *release;
@@ -563,7 +562,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (release)
 		allocation_resume_release(release);
 	if (departs && allocation)
-		lease_await_exit(lease, lease_departed);
+		lease_await_exit(lease);
 	return NULL;
 }
 

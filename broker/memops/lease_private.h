@@ -61,6 +61,9 @@ void lease_save(const struct lease *lease);
 /* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);
 
+/* The process of the lease has gone, with its mappings. No lock held. */
+void lease_departed(struct lease *lease);
+
 /* Adds a line to `errors` about `allocations/NAME/lease`. */
 void lease_fail(struct broker *broker, const struct caller *caller, const char *name,
 		int error, const char *sentence);

@@ -26,8 +26,7 @@ struct lease_process {
 	unsigned int n_refs;
 	bool listed;
 	struct lease *departing; /* wait for the exit */
-	void (*departed)(struct lease *lease);
-	bool awaited; /* with a reference */
+	bool awaited;		 /* with a reference */
 	struct task close;
 	UT_hash_handle hh;
 };
@@ -132,10 +131,10 @@ static void process_ended(void *userdata)
 	struct lease *lease;
 
 	while ((lease = take_departing(process)))
-		process->departed(lease);
+		lease_departed(lease);
 }
 
-void lease_await_exit(struct lease *lease, void (*departed)(struct lease *lease))
+void lease_await_exit(struct lease *lease)
 {
 	struct lease_process *process = lease->process;
 	struct registry *registry = process->broker->registry;
@@ -151,7 +150,6 @@ void lease_await_exit(struct lease *lease, void (*departed)(struct lease *lease)
 	pthread_mutex_lock(&registry->lock);
 	LL_PREPEND2(process->departing, lease, next_departing);
 	first = !process->awaited;
-	process->departed = departed;
 	process->awaited = true;
 	process->n_refs += first;
 	pthread_mutex_unlock(&registry->lock);

@@ -21,7 +21,7 @@ void lease_process_put(struct lease_process *process);
  * A lease ends when its descriptor closes. For a killed process this is before the driver
  * has removed the process's mappings (some 100 ms on hardware). Memory released in
  * between would count as free too early. So the memory is released after the exit:
- * departed() is called for the lease, with no lock held, when the process has ended or
- * some time has passed.
+ * lease_departed() is called, with no lock held, when the process has ended or some time
+ * has passed.
  */
-void lease_await_exit(struct lease *lease, void (*departed)(struct lease *lease));
+void lease_await_exit(struct lease *lease);
