@@ -97,8 +97,8 @@ static void upload_close(struct upload *upload, struct late_close *what, uint64_
 }
 
 /*
- * A base that is no longer needed takes its charges along. Those of its bytes are the
- * last closing's, as long as that has them. Called with the lock.
+ * Closes an unneeded base, with its charges. While the last closing is charged for the
+ * bytes, the base is not. Called with the lock.
  */
 static void upload_close_left(struct upload *upload)
 {

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,13 @@ static const char *process_stat(pid_t pid, char *text, size_t size)
 
 	snprintf(name, sizeof(name), "task/%d/stat", pid);
 	return process_read(pid, name, text, size) ? strrchr(text, ')') : NULL;
+}
+
+bool process_has_ended(int pidfd)
+{
+	struct pollfd end = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&end, 1, 0) > 0;
 }
 
 bool process_is_ending(pid_t pid)

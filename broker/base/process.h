@@ -13,6 +13,9 @@ pid_t process_of_thread(pid_t thread);
 /* The name of a process as in ps(1); `?` when the process is gone. */
 void process_name(pid_t pid, char name[PROCESS_NAME_MAX]);
 
+/* Whether all threads of the process of a pidfd have ended. */
+bool process_has_ended(int pidfd);
+
 /* Whether the process is exiting or gone. */
 bool process_is_ending(pid_t pid);
 

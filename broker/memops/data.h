@@ -117,7 +117,7 @@ int broker_note_backing(struct broker *broker, struct token token, uint32_t back
  */
 void broker_close_backings(struct broker *broker, void (*close)(uint32_t backing));
 
-/* The last number that this broker or an earlier one has noted. 0: none. */
+/* The last number noted, by this broker or an earlier one. 0: none. */
 uint32_t broker_last_backing(struct broker *broker);
 
 /*

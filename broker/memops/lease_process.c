@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "memops/lease_process.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
@@ -83,20 +82,13 @@ static struct lease_process *process_new(struct broker *broker, pid_t pid, uid_t
 	return process;
 }
 
-static bool has_ended(const struct lease_process *process)
-{
-	struct pollfd pidfd = { .fd = process->fd, .events = POLLIN };
-
-	return poll(&pidfd, 1, 0) > 0;
-}
-
 struct lease_process *lease_process_get(struct broker *broker, pid_t pid, uid_t uid)
 {
 	struct lease_process *process;
 
 	HASH_FIND(hh, broker->leases->processes, &pid, sizeof(pid), process);
 	/* Another process may have the number by now. */
-	if (process && has_ended(process)) {
+	if (process && process_has_ended(process->fd)) {
 		process_unlist(process);
 		process = NULL;
 	}

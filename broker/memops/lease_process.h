@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The processes that have leases, with one pidfd each: a close(2) looks at all locks
- * (fcntl(2)) that users have put on the file, and there may be millions on a pidfd. So
- * their number must not be multiplied by the leases, and the work queue closes pidfds.
+ * Processes with leases. A close(2) of a pidfd looks at all locks (fcntl(2)) on the
+ * pidfd's inode, and a user can put millions there. So the leases of a process share a
+ * pidfd, and the work queue closes pidfds.
  */
 #pragma once
 

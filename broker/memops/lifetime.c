@@ -2,7 +2,6 @@
 #include "memops/lifetime.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -300,13 +299,6 @@ static void lifetime_reaped(void *userdata)
 
 /* ---- the table ---- */
 
-static bool process_is_over(int fd)
-{
-	struct pollfd pidfd = { .fd = fd, .events = POLLIN };
-
-	return poll(&pidfd, 1, 0) > 0;
-}
-
 static struct lifetime *lifetime_find(const struct broker *broker, const char *key)
 {
 	struct lifetime *lifetime;
@@ -315,7 +307,7 @@ static struct lifetime *lifetime_find(const struct broker *broker, const char *k
 	if (!lifetime)
 		return NULL;
 	if (!reaper_has(&broker->leases->reaper, lifetime->watch) ||
-	    (lifetime->kind == LIFETIME_EXIT ? process_is_over(lifetime->fd)
+	    (lifetime->kind == LIFETIME_EXIT ? process_has_ended(lifetime->fd)
 					     : cgroup_is_over(lifetime->fd))) {
 		lifetime_forget(lifetime);
 		return NULL;

@@ -64,7 +64,7 @@ void kept_end(const struct memory *memory, struct keep_key key)
 
 	if (!key.kind)
 		return;
-	/* The group that drops the record holds this lock to its end. */
+	/* Waits for the end of the group with the drop: the group has this lock. */
 	records_begin(records);
 	records_end(records);
 	keep_drop(memory->keep, key);

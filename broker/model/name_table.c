@@ -30,7 +30,7 @@ struct name_queue {
  * has; where there is no such chain yet, by one bit less.
  */
 
-/* The chain whose names the chain at `index` has taken over. */
+/* Where the names of the chain at `index` were before there was such a chain. */
 static uint32_t chain_before(uint32_t index)
 {
 	return index & ~(UINT32_C(1) << (31 - __builtin_clz(index)));
@@ -70,7 +70,7 @@ static int chains_set_room(struct name_table *table, uint32_t n_room)
 	return 0;
 }
 
-/* Adds a chain, and gives it the names that belong there. Returns: 0; -ENOMEM. */
+/* Adds a chain, with its names from the chain before. Returns: 0; -ENOMEM. */
 static int chain_split(struct name_table *table)
 {
 	struct entry **from, *entries, *entry, *next;

@@ -342,7 +342,7 @@ Test(folder, one_that_was_a_module_leaves_its_owner_whole)
 	folder_free(&registry, folder);
 }
 
-/* One name is left of thousands, the last of the listing. */
+/* Of thousands of names only the last of the listing is left. */
 Test(folder, names_that_have_gone_leave_no_room)
 {
 	enum { N = 3000 };

@@ -92,7 +92,7 @@ Test(name_table, finds_what_is_there_and_nothing_else)
 	name_table_deinit(&table);
 }
 
-/* The longest time that one name can take: chains move one at a time. */
+/* So adding or removing a name takes as long in a table of any size. */
 Test(name_table, one_name_moves_a_chain_at_most)
 {
 	struct name_table table = { 0 };
