@@ -112,6 +112,32 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 	}
 }
 
+Test(broker, allocations_that_wait_for_freed_memory_are_a_share)
+{
+	struct broker *broker = broker_start("32M", NULL);
+	struct registry *registry = broker->registry;
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "warm 1M kind=direct"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "x 28M"), 0));
+	x = allocation_named(broker, "x");
+	cr_assert(eq(int, (int)data_write(broker, x, 0, "y", 1), 1));
+	mover_signal(broker, SIGSTOP);
+	cr_assert(eq(int, command_say(broker, "free", "x"), 0));
+	pthread_mutex_lock(&registry->lock);
+	cr_assert(eq(
+		int,
+		share_take(owner_find(registry, nobody_special.uid), SHARE_WAITS, 1024),
+		0));
+	pthread_mutex_unlock(&registry->lock);
+	cr_expect(eq(int, command_say(broker, "alloc", "y 28M"), -EBUSY));
+	pthread_mutex_lock(&registry->lock);
+	share_give(owner_find(registry, nobody_special.uid), SHARE_WAITS, 1024);
+	pthread_mutex_unlock(&registry->lock);
+	mover_signal(broker, SIGCONT);
+	broker_end(broker);
+}
+
 /* A free waits for earlier work, and the next allocation waits for the free. */
 Test(broker, memory_of_a_busy_allocation_can_be_had_after_its_free)
 {
