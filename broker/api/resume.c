@@ -354,6 +354,7 @@ static int resume_objects(struct resume *resume)
 		  resume_function, TABLE(functions) },
 		{ RECORD_BROKER, 0, resume_remake },
 		{ RECORD_ALLOCATION, 0, resume_allocation, TABLE(allocations) },
+		{ RECORD_PROCESS, 0, resume_process },
 		{ RECORD_BROKER, 0, resume_listings },
 		{ RECORD_BROKER, 0, resume_freed },
 		/* The number of an open file has its slot in the low half. */

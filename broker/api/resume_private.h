@@ -66,6 +66,7 @@ int resume_lifetime(struct resume *resume, uint32_t index, const void *data);
 int resume_remake(struct resume *resume, uint32_t index, const void *data);
 int resume_allocation(struct resume *resume, uint32_t index, const void *data);
 int resume_lease(struct resume *resume, uint32_t index, const void *data);
+int resume_process(struct resume *resume, uint32_t index, const void *data);
 
 /* The allocations that no step put into the tree. */
 void resume_drop_remade(const struct resume *resume);

@@ -30,6 +30,7 @@
 
 #include "base/clock.h"
 #include "protocol/wire.h"
+#include "record/types.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -192,6 +193,15 @@ struct channel *channel_free(struct channel *channel)
 	return channel_release(channel);
 }
 
+void channel_note_busy_locked(struct channel *channel)
+{
+	struct process_record *record = channel->config.record;
+	bool busy = channel->open_requests && channel->state != CHANNEL_STARTING;
+
+	if (record && record->busy != busy)
+		__atomic_store_n(&record->busy, busy, __ATOMIC_RELEASE);
+}
+
 int channel_open_request_locked(struct channel *channel, struct request *request)
 {
 	request->text = NULL;
@@ -199,6 +209,7 @@ int channel_open_request_locked(struct channel *channel, struct request *request
 	request->sent = false;
 	HASH_ADD(hh, channel->open_requests, record.id, sizeof(request->record.id),
 		 request);
+	channel_note_busy_locked(channel);
 	return request->hh.tbl ? 0 : ENOMEM;
 }
 

@@ -19,8 +19,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct request;
 struct channel;
+struct process_record;
+struct request;
 
 enum channel_state {
 	CHANNEL_STARTING, /* no answer to HELLO yet; requests wait for it */
@@ -43,6 +44,8 @@ struct channel_config {
 	int output_fd; /* stdout of the worker, owned by the channel once made; -1: the
 			  broker's */
 	unsigned int n_threads; /* number of receivers (>= 1) */
+	struct process_record *record; /* for the next broker, until channel_free();
+					  NULL: none is kept */
 
 	/*
 	 * The worker is gone and all open requests have been answered. reason is a

@@ -61,6 +61,9 @@ void channel_signal_locked(struct channel *channel);
 /* Only the first reason is kept: it is the cause. */
 void channel_set_reason_locked(struct channel *channel, const char *reason);
 
+/* Notes for the next broker whether the worker has something to do. */
+void channel_note_busy_locked(struct channel *channel);
+
 /*
  * Opens a request under an id of its own: a second reply, or one to an older request,
  * finds nothing. Returns: 0; ENOMEM.

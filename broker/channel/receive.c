@@ -81,6 +81,7 @@ void channel_hello_done(struct request *request, const struct wire_reply *reply,
 		channel_hello_failed_locked(channel, reply);
 	} else {
 		channel->state = CHANNEL_READY;
+		channel_note_busy_locked(channel);
 		channel_flush_locked(channel);
 		channel_wake(channel);
 	}
@@ -107,6 +108,7 @@ static struct request *channel_match_locked(struct channel *channel,
 		return NULL;
 	}
 	HASH_DEL(channel->open_requests, request);
+	channel_note_busy_locked(channel);
 	return request;
 }
 

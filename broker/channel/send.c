@@ -84,6 +84,7 @@ int channel_send_locked(struct channel *channel, struct request *request)
 			return -ENOBUFS;
 		case EBADF: /* the caller's own descriptor is bad */
 			HASH_DEL(channel->open_requests, request);
+			channel_note_busy_locked(channel);
 			request->fd = -1;
 			channel_refuse_locked(channel, request, EBADF);
 			return 0;

@@ -6,8 +6,10 @@
 #include "channel/private.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "channel/worker_spawn.h"
 #include "protocol/wire.h"
+#include "record/types.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -63,6 +65,10 @@ static int channel_start_process(struct channel *channel)
 	pthread_mutex_lock(&channel->lock);
 	channel->pid = pid;
 	channel->pidfd = pidfd;
+	if (channel->config.record) {
+		channel->config.record->pid = (uint32_t)pid;
+		channel->config.record->start = process_start(pid);
+	}
 	if (channel->kill)
 		channel_signal_locked(channel);
 	pthread_mutex_unlock(&channel->lock);
@@ -192,6 +198,7 @@ static void channel_finish(struct channel *channel)
 	channel->queue = NULL;
 	while ((request = channel->open_requests)) {
 		HASH_DEL(channel->open_requests, request);
+		channel_note_busy_locked(channel);
 		pthread_mutex_unlock(&channel->lock);
 		request_answer(request, &nothing, true);
 		pthread_mutex_lock(&channel->lock);

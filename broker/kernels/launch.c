@@ -28,7 +28,6 @@
 #include "model/registry.h"
 #include "model/stream.h"
 #include "process/broker.h"
-#include "process/output.h"
 
 #define STREAM_SENT_MAX 256
 
@@ -154,14 +153,6 @@ static void launch_note(struct op *op, const struct wire_reply *reply)
 	container_of(op, struct launch, op)->elapsed_ns = reply->value[0];
 }
 
-/* Bytes that are still in the pipe would end with the broker. */
-static void launch_answered(struct op *op, const struct wire_reply *reply)
-{
-	(void)reply;
-	output_drain(op->worker->owner->output);
-	op_done(op, 0);
-}
-
 /* Whether other kernels were running, so the driver can't say which kernel failed. */
 static bool launch_had_company(struct launch *launch)
 {
@@ -276,7 +267,6 @@ static const struct op_class launch_class = {
 	.what = "launch",
 	.begin = launch_begin,
 	.note = launch_note,
-	.answered = launch_answered,
 	.failed = launch_failed,
 	.lost = launch_lost,
 	.settle = launch_settle,

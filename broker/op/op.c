@@ -24,6 +24,7 @@
 #include "model/stream.h"
 #include "op/zero.h"
 #include "process/checkpoint.h"
+#include "process/orphans.h"
 #include "process/processes.h"
 
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
@@ -355,7 +356,8 @@ static enum begun op_begin(struct op *op)
 	if (r < 0)
 		return op_refuse(op, worker_start_errno(r), "%s",
 				 worker_lacks_means(r) ?: strerror(-r));
-	if (checkpoint_park(&op->work) || !turn_take(op))
+	if (checkpoint_park(&op->work) || orphans_park(op->broker, &op->work) ||
+	    !turn_take(op))
 		return OP_PARKED;
 	begun = op_prepare(op);
 	if (begun != OP_RUN)

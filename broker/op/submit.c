@@ -22,6 +22,7 @@
 #include "model/stream.h"
 #include "process/broker.h"
 #include "process/checkpoint.h"
+#include "process/output.h"
 #include "process/processes.h"
 #include "protocol/wire.h"
 
@@ -445,6 +446,9 @@ void op_replied(struct request *request, const struct wire_reply *reply, bool lo
 
 	if (!lost)
 		worker_note_reply(op->worker);
+	/* What a kernel printed would end with the broker as long as it is in the pipe. */
+	if (!lost && op->class->kernel)
+		output_drain(op->worker->owner->output);
 	if (!lost && cuda_result_is_of_device(reply->result))
 		op_warn_device(op, reply);
 	/* The first reply to show lost contexts makes the broker give up the process. */

@@ -11,6 +11,7 @@
 struct checkpoint;
 struct file_process;
 struct instance;
+struct orphan;
 struct work;
 
 struct processes {
@@ -30,6 +31,8 @@ struct processes {
 	uint64_t n_revisions;		     /* changes of rights; worker->revision */
 	struct checkpoint *checkpoints;	     /* under way; counted in registry.n_busy */
 	struct file_process *file_processes; /* not freed yet */
+	struct orphan *orphans;		     /* process/orphans.h */
+	struct work *parked_for_orphans;
 	struct instance *dead_instances;     /* ended, to be freed by the housekeeper */
 	unsigned int n_instances;	     /* worker processes not freed yet; atomic */
 

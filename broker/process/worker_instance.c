@@ -18,6 +18,7 @@
 #include "model/save.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
+#include "record/records.h"
 
 #define ANSWERING_THREADS 2
 #define LOST_AT_ONCE	  256 /* allocations, before others have the lock */
@@ -191,8 +192,25 @@ struct instance *instance_free(struct instance *instance)
 	LL_DELETE(instance->worker->instances, instance);
 	pthread_mutex_unlock(&instance->worker->lock);
 	channel_free(instance->channel);
+	records_drop(instance->worker->broker->registry->records, RECORD_PROCESS,
+		     instance->record);
 	free(instance);
 	return next;
+}
+
+/* Returns: 0, with a record that the channel writes, where records are kept; -ENOMEM. */
+static int instance_keep_record(struct instance *instance, struct channel_config *config)
+{
+	struct records *records = instance->worker->broker->registry->records;
+	struct process_record record = { .owner = config->uid, .mover = config->mover };
+
+	if (records_take(records, RECORD_PROCESS, &instance->record) < 0)
+		return -ENOMEM;
+	if (!instance->record)
+		return 0;
+	records_save(records, RECORD_PROCESS, instance->record, &record);
+	config->record = records_place(records, RECORD_PROCESS, instance->record);
+	return 0;
 }
 
 int worker_start(struct worker *worker)
@@ -238,10 +256,13 @@ int worker_start(struct worker *worker)
 	instance->epoch = worker->epoch + 1;
 	instance->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
 	config.userdata = instance;
+	r = instance_keep_record(instance, &config);
 	/* instance_ended() needs worker->lock, so instance->channel is set before the
 	 * call. */
-	r = channel_new(&instance->channel, &config);
+	if (r == 0)
+		r = channel_new(&instance->channel, &config);
 	if (r < 0) {
+		records_drop(broker->registry->records, RECORD_PROCESS, instance->record);
 		free(instance);
 		return r;
 	}

@@ -25,6 +25,7 @@ struct instance {
 	struct worker *worker;
 	struct channel *channel;
 	uint32_t epoch;
+	uint32_t record;  /* of the process; 0: none */
 	bool stopping;	  /* was asked to end; under worker->lock, like the next: */
 	bool proved;	  /* has sent a reply */
 	bool wanted;	  /* its owner asked for the end */

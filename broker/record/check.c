@@ -330,6 +330,7 @@ static int check_values(const struct records *records, enum record_type type,
 		[RECORD_ORIGIN] = check_origin,
 		[RECORD_TIMES] = check_times,
 		[RECORD_OUTPUT] = check_output,
+		[RECORD_PROCESS] = check_nothing,
 	};
 
 	struct check check = { records, why, record_layouts[type].name, first };

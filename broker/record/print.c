@@ -138,6 +138,17 @@ static void print_output(const void *record, struct text *text)
 		    U(output->n_written));
 }
 
+static void print_process(const void *record, struct text *text)
+{
+	const struct process_record *process = record;
+
+	if (process->mover)
+		text_printf(text, "mover");
+	else
+		text_printf(text, "worker of uid %u", process->owner);
+	text_printf(text, ", pid %u, %s", process->pid, process->busy ? "busy" : "idle");
+}
+
 static void print_origin(const void *record, struct text *text)
 {
 	const struct origin_record *origin = record;
@@ -221,6 +232,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_ORIGIN] = print_origin,
 		[RECORD_TIMES] = print_times,
 		[RECORD_OUTPUT] = print_output,
+		[RECORD_PROCESS] = print_process,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

@@ -38,6 +38,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_ORIGIN] = { "origin", sizeof(struct origin_record), 1u << 20 },
 	[RECORD_TIMES] = { "times", sizeof(struct times_record), 1u << 10 },
 	[RECORD_OUTPUT] = { "output", sizeof(struct output_record), 1u << 16 },
+	[RECORD_PROCESS] = { "process", sizeof(struct process_record), 1u << 17 },
 };
 
 /*

@@ -44,6 +44,7 @@ enum record_type {
 	RECORD_ORIGIN,
 	RECORD_TIMES,
 	RECORD_OUTPUT,
+	RECORD_PROCESS,
 	N_RECORD_TYPES,
 };
 
@@ -329,4 +330,18 @@ struct output_record {
 	uint32_t reserved;
 	uint64_t n_written;
 	char bytes[RECORD_OUTPUT_BYTES];
+};
+
+/*
+ * A worker's process. The channel writes all but the head, the owner and the mover in
+ * place. Of a broker that has died, a busy process may still write memory until it has
+ * ended (process/orphans.h).
+ */
+struct process_record {
+	struct record_head head;
+	uint64_t start; /* base/process.h; 0: not started yet */
+	uint32_t pid;
+	uint32_t owner; /* uid */
+	uint32_t mover; /* 1: works for all users */
+	uint32_t busy;	/* 1: has requests that are not answered */
 };

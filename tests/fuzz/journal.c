@@ -137,6 +137,12 @@ static void add_output(struct records *records, uint32_t i)
 	add(records, RECORD_OUTPUT, &output);
 }
 
+static void add_process(struct records *records, uint32_t i)
+{
+	add(records, RECORD_PROCESS,
+	    &(struct process_record){ .start = 1, .pid = 2, .owner = i, .busy = i });
+}
+
 /* The default stream of an owner, and one with a failure. */
 static void add_streams(struct records *records, uint32_t i)
 {
@@ -204,6 +210,7 @@ static struct records *good_records(void)
 		add_modules(records, i);
 		add_streams(records, i);
 		add_output(records, i);
+		add_process(records, i);
 		if (i == 0)
 			add_times(records);
 	}

@@ -319,6 +319,58 @@ test_a_line_under_way_is_an_error_and_is_not_done_twice()
 	end
 }
 
+# On hardware a kernel goes on for some milliseconds when its worker is dead.
+test_a_kernel_of_the_last_broker_stores_nothing_later()
+{
+	local kind
+	keep
+	mkdir "$O/modules/m"
+	cat >"$O/modules/m/image" <<'EOF'
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry count(.param .u64 at)
+{
+	.reg .b64 %rd<2>;
+	.reg .b32 %r<1>;
+	ld.param.u64 %rd0, [at];
+	cvta.to.global.u64 %rd1, %rd0;
+again:
+	ld.volatile.global.u32 %r0, [%rd1];
+	add.u32 %r0, %r0, 1;
+	st.volatile.global.u32 [%rd1], %r0;
+	bra again;
+}
+EOF
+	for kind in host device; do
+		say alloc "x 4K kind=$kind"
+		say launch 'm count grid=1 block=1 x wait=0'
+		sleep 0.5                 # the kernel runs
+		is_software || sleep 3 # and a standby is ready
+		is "$(py "$O" "$(broker_pid)" <<'EOF'
+import os, signal, sys, time
+path = sys.argv[1] + "/allocations/x/data"
+os.kill(int(sys.argv[2]), signal.SIGKILL)
+until = time.monotonic() + 5
+while True:
+    try:
+        data = os.open(path, os.O_RDWR)
+        os.pwrite(data, bytes(4), 0)
+        break
+    except OSError:
+        assert time.monotonic() < until
+until = time.monotonic() + 0.3
+words = set()
+while time.monotonic() < until:
+    words.add(os.pread(data, 4, 0))
+print(words == {bytes(4)})
+EOF
+		)" True
+		rmdir "$O/allocations/x"
+	done
+	end
+}
+
 # Else a request that kills the broker would kill each of the next.
 test_a_request_under_way_at_two_deaths_is_refused()
 {

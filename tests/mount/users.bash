@@ -1064,6 +1064,7 @@ test_a_worker_has_host_memory_that_it_may_only_read_for_reading()
 {
 	local worker
 	needs_root 'several users'
+	undying
 	by $alice run 'echo "h 64K kind=host mode=644" >control/alloc; echo "w 64K kind=host mode=666" >control/alloc'
 	loaded_by $bob order
 	by $bob run 'echo "mine 64" >control/alloc'

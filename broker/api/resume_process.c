@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* The processes of the last broker that still end. */
+#include "api/resume_private.h"
+
+#include <stdio.h>
+#include <sys/epoll.h>
+
+#include "base/process.h"
+#include "base/warning.h"
+#include "memops/lease.h"
+#include "memops/reaper.h"
+#include "model/journal.h"
+#include "model/registry.h"
+#include "op/op.h"
+#include "process/broker.h"
+#include "process/orphans.h"
+#include "record/records.h"
+
+/*
+ * On an H200 a process ends within 0.2 s. One that Linux can't end is not waited for: its
+ * owner's memory would be of no use until the machine's restart.
+ */
+#define ORPHAN_MS 5000
+
+static void orphan_tell_left(const struct orphan *orphan)
+{
+	char object[32];
+
+	snprintf(object, sizeof(object), orphan->mover ? "mover" : "owners/%u/worker",
+		 orphan->uid);
+	warnings_add(orphan->broker->journal->warnings,
+		     orphan->mover ? WARNING_MOVER_ENDED : WARNING_WORKER_ENDED,
+		     orphan->uid, object,
+		     "process %d of the broker before, %s of uid %u, has not ended within "
+		     "%d s: what it runs may still change memory",
+		     orphan->pid, orphan->mover ? "the mover" : "the worker", orphan->uid,
+		     ORPHAN_MS / 1000);
+}
+
+static void orphan_ended(void *userdata)
+{
+	struct orphan *orphan = userdata;
+	struct registry *registry = orphan->broker->registry;
+	struct work *parked;
+
+	pthread_mutex_lock(&registry->lock);
+	if (!process_has_ended(orphan->pidfd) && !registry->shutting_down)
+		orphan_tell_left(orphan);
+	parked = orphan_free(orphan);
+	pthread_mutex_unlock(&registry->lock);
+	op_resume(parked);
+}
+
+int resume_process(struct resume *resume, uint32_t index, const void *data)
+{
+	struct broker *broker = resume->broker;
+	struct orphan *orphan;
+	int r = orphan_new(&orphan, broker, index, data);
+
+	if (r < 0)
+		return resume_fail(resume, r, "process", index);
+	if (!orphan)
+		records_drop(broker->registry->records, RECORD_PROCESS, index);
+	else if (!reaper_add(&broker->leases->reaper, &(struct awaited){
+							      .fd = orphan->pidfd,
+							      .events = EPOLLIN,
+							      .timeout_ms = ORPHAN_MS,
+							      .done = orphan_ended,
+							      .userdata = orphan,
+						      }))
+		(void)orphan_free(orphan);
+	return 0;
+}

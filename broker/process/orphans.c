@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/orphans.h"
+
+#include <errno.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/def.h"
+#include "base/process.h"
+#include "model/allocation.h"
+#include "model/order.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "process/processes.h"
+#include "record/records.h"
+
+int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
+	       const struct process_record *record)
+{
+	_cleanup_close_ int pidfd = -1;
+	pid_t pid = (pid_t)record->pid;
+	struct orphan *orphan;
+
+	*ret_orphan = NULL;
+	if (!record->busy || !record->start)
+		return 0;
+	pidfd = pidfd_open(pid, 0);
+	if (pidfd < 0)
+		return errno == EMFILE || errno == ENOMEM ? -errno : 0;
+	/* The number may be of another process by now. */
+	if (process_start(pid) != record->start || process_has_ended(pidfd))
+		return 0;
+	orphan = calloc(1, sizeof(*orphan));
+	if (!orphan)
+		return -ENOMEM;
+	*orphan = (struct orphan){
+		.broker = broker,
+		.pidfd = take_fd(&pidfd),
+		.pid = pid,
+		.uid = record->owner,
+		.mover = record->mover,
+		.record = index,
+	};
+	DL_APPEND(broker->processes->orphans, orphan);
+	*ret_orphan = orphan;
+	return 0;
+}
+
+struct work *orphan_free(struct orphan *orphan)
+{
+	struct processes *processes = orphan->broker->processes;
+
+	DL_DELETE(processes->orphans, orphan);
+	records_drop(orphan->broker->registry->records, RECORD_PROCESS, orphan->record);
+	close(orphan->pidfd);
+	free(orphan);
+	return take_ptr(processes->parked_for_orphans);
+}
+
+/* Which groups the user is in is not known, so a group that may write counts. */
+static bool may_write(const struct orphan *orphan, const struct allocation *allocation)
+{
+	return kind_is_durable(allocation->kind) &&
+	       (orphan->mover || orphan->uid == 0 ||
+		orphan->uid == allocation->owner->uid || allocation->mode & 022);
+}
+
+bool orphans_park(struct broker *broker, struct work *work)
+{
+	struct processes *processes = broker->processes;
+	const struct orphan *orphan;
+
+	DL_FOREACH (processes->orphans, orphan) {
+		for (unsigned int i = 0; i < work->n_uses; i++) {
+			if (!may_write(orphan, work->uses[i].allocation))
+				continue;
+			LL_PREPEND2(processes->parked_for_orphans, work, next_ready);
+			return true;
+		}
+	}
+	return false;
+}

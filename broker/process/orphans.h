@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Orphans: worker processes of a broker that has died, while they end. Linux kills them
+ * with their broker, but on hardware a kernel or a copy goes on for some milliseconds
+ * more. What it stores then would come after what the next broker has written or shown.
+ * So an operation waits until no orphan may write the memory that the operation uses.
+ *
+ * A process that had nothing to do is no orphan. All under registry.lock.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct broker;
+struct process_record;
+struct work;
+
+struct orphan {
+	struct broker *broker;
+	int pidfd;
+	pid_t pid;
+	uid_t uid;
+	bool mover;	 /* may write all memory */
+	uint32_t record; /* 0: none */
+	struct orphan *prev, *next;
+};
+
+/*
+ * Makes an orphan of the process of a record, for orphan_free(). Returns: 0, with NULL
+ * when the process has ended or had nothing to do; -ENOMEM, -EMFILE.
+ */
+int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
+	       const struct process_record *record);
+
+/*
+ * Forgets the orphan and its record: the process has ended, or nobody waits for it any
+ * longer. Returns: the works that waited, for op_resume().
+ */
+struct work *orphan_free(struct orphan *orphan);
+
+/*
+ * Keeps a work while an orphan may write memory that the work uses. Returns: whether the
+ * work is kept.
+ */
+bool orphans_park(struct broker *broker, struct work *work);
