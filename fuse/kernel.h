@@ -13,13 +13,17 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Background requests (reads ahead, RELEASE) that may be under way; the kernel holds the
- * others back. By default they are 12, and reads ahead of a single user would take them
- * up for all.
+ * Background requests that may be under way; the kernel holds the others back. Only
+ * RELEASE is one, which is answered at once. A user may close thousands of files in one
+ * call: with a larger number all others would wait behind these.
  */
-#define KERNEL_BACKGROUND_MAX 65535
+#define KERNEL_BACKGROUND_MAX 64
 
 /*
+ * FUSE_CAP_ASYNC_READ: reads ahead would wait in the background, and readahead(2) would
+ * return before they are done. A single thread had 60,000 of them under way, and all
+ * others waited behind these. Without the flag the caller waits for each.
+ *
  * FUSE_CAP_ATOMIC_O_TRUNC: the kernel would take a file opened with O_TRUNC for empty,
  * until the next stat(2). Without the flag O_TRUNC is a SETATTR, and the reply has the
  * size of the file.
@@ -29,7 +33,8 @@
  * file, deaf to signals: behind a hold of its own for ever. Without the flag the caller
  * waits, and signals end the wait.
  */
-#define KERNEL_UNWANTED (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO)
+#define KERNEL_UNWANTED                                                                 \
+	(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO)
 
 /* After the mount, before the first request. Returns: 0; -errno. */
 int kernel_hook(struct fuse_session *session);

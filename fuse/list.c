@@ -188,11 +188,18 @@ static void list(struct page *page, const struct node *directory, off_t offset)
 	listers[directory->row->kind](page, directory, MAX(offset, (off_t)N_DOTS));
 }
 
+/*
+ * The kernel asks for as much as the reader has room for. A piece of this size takes a
+ * tenth of a millisecond, and others have the thread in between.
+ */
+#define PIECE_BYTES ((size_t)32 << 10)
+
 static void reply_list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		       bool with_attributes)
 {
-	_cleanup_free_ char *bytes = malloc(size);
-	struct page page = { view_of(req), req, with_attributes, bytes, size, 0 };
+	size_t room = MIN(size, PIECE_BYTES);
+	_cleanup_free_ char *bytes = malloc(room);
+	struct page page = { view_of(req), req, with_attributes, bytes, room, 0 };
 	struct node directory;
 	int error = tree_node(page.view, ino, &directory);
 

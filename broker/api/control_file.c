@@ -16,7 +16,8 @@
 #include "op/op.h"
 #include "process/broker.h"
 
-#define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
+#define LINES_IN_TURN  32 /* lines of a batch that a thread runs before other work */
+#define BLANKS_IN_TURN 256 /* blank lines */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -40,7 +41,7 @@ struct control {
 	/*
 	 * The last line that was started and failed, and the bytes behind the line. When
 	 * a program retries the same bytes, the error is repeated and the line is not run
-	 * twice.
+	 * twice. They are the same if as many, and the first LINE_MAX_LENGTH are the same.
 	 */
 	struct {
 		size_t length;
@@ -54,7 +55,8 @@ struct control {
 	size_t n_batch, position; /* 0: there is none */
 	size_t n_before;	  /* bytes of the batch from an earlier write */
 	size_t line_start;
-	unsigned int n_lines, line_number;
+	bool many; /* lines */
+	unsigned int line_number;
 	bool whole; /* an unterminated last line is run too */
 	bool any_answer;
 	bool looping;	   /* a thread is in control_go() */
@@ -245,13 +247,18 @@ static size_t control_taken(const struct control *control, size_t position)
 	return position > control->n_before ? position - control->n_before : 0;
 }
 
+static uint64_t refused_hash(const char *bytes, size_t length)
+{
+	return text_hash(bytes, MIN(length, (size_t)LINE_MAX_LENGTH));
+}
+
 static void control_remember(struct control *control, int error)
 {
 	size_t start = control->n_before + control_taken(control, control->line_start);
 
 	control->refused.length = control->n_batch - start;
 	control->refused.hash =
-		text_hash(control->batch + start, control->refused.length);
+		refused_hash(control->batch + start, control->refused.length);
 	control->refused.error = error;
 }
 
@@ -336,7 +343,7 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 	command->pid = control->caller.pid;
 	command->bytes = bytes;
 	command->length = length;
-	command->line_number = control->n_lines > 1 ? control->line_number : 0;
+	command->line_number = control->many ? control->line_number : 0;
 	command->completion.began = false;
 	control->line_pending = true;
 	control->line_started_ns = clock_ns(CLOCK_MONOTONIC);
@@ -346,10 +353,13 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 	pthread_mutex_lock(&control->lock);
 }
 
+/* A line that is too long is refused, whatever is in the line. */
 static bool line_is_blank(const char *bytes, size_t length)
 {
+	if (length > LINE_MAX_LENGTH)
+		return false;
 	for (size_t i = 0; i < length; i++) {
-		if (!strchr(" \t\r", bytes[i]) || !bytes[i])
+		if (bytes[i] != ' ' && bytes[i] != '\t' && bytes[i] != '\r')
 			return false;
 	}
 	return true;
@@ -396,35 +406,31 @@ static bool control_keep_tail(struct control *control)
 }
 
 /*
- * Finds the next line of the batch, skipping blank lines. Lock held. Returns: false at
- * the end, and when there is no room for the answer.
+ * Finds the next line of the batch. Lock held. Returns: false at the end, and when there
+ * is no room for the answer.
  */
 static bool control_next_line(struct control *control, const char **ret_line,
 			      size_t *ret_length)
 {
-	const char *line, *end;
-	size_t rest;
+	size_t rest = control->n_batch - control->position;
+	const char *line = control->batch + control->position;
+	const char *end;
 
-	do {
-		rest = control->n_batch - control->position;
-		line = control->batch + control->position;
-		if (rest == 0)
+	if (rest == 0)
+		return false;
+	end = memchr(line, '\n', rest);
+	if (!end && !control->whole && rest <= LINE_MAX_LENGTH) {
+		/* Without memory the line is run as it is, and reports the error. */
+		if (control_keep_tail(control))
 			return false;
-		end = memchr(line, '\n', rest);
-		if (!end && !control->whole && rest <= LINE_MAX_LENGTH) {
-			/*
-			 * Without memory the line is run as it is, and reports the error.
-			 */
-			if (control_keep_tail(control))
-				return false;
-		}
-		*ret_length = end ? (size_t)(end - line) : rest;
-		control->line_start = control->position;
-		control->position += *ret_length + (end ? 1 : 0);
-		control->line_number++;
-	} while (line_is_blank(line, *ret_length));
+	}
 	*ret_line = line;
-	return control_has_room(control, control->line_start);
+	*ret_length = end ? (size_t)(end - line) : rest;
+	control->line_start = control->position;
+	control->position += *ret_length + (end ? 1 : 0);
+	control->line_number++;
+	return line_is_blank(line, *ret_length) ||
+	       control_has_room(control, control->line_start);
 }
 
 /*
@@ -437,19 +443,22 @@ static bool control_next_line(struct control *control, const char **ret_line,
  */
 static void control_go_held(struct control *control)
 {
-	unsigned int n_left = LINES_IN_TURN;
+	unsigned int n_left = LINES_IN_TURN, n_blank_left = BLANKS_IN_TURN;
 	const char *line;
 	size_t length;
 
 	control->looping = true;
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
 	       control_next_line(control, &line, &length)) {
-		control_run(control, line, length);
-		if (!control->line_pending && --n_left > 0)
+		bool blank = line_is_blank(line, length);
+
+		if (!blank)
+			control_run(control, line, length);
+		if (!control->line_pending && --*(blank ? &n_blank_left : &n_left) > 0)
 			continue;
 		control->looping = false;
 		pthread_mutex_unlock(&control->lock);
-		if (n_left == 0)
+		if (n_left == 0 || n_blank_left == 0)
 			workqueue_add(control->broker->workqueue, control->caller.uid,
 				      &control->rest);
 		return;
@@ -476,16 +485,11 @@ static void control_go_on(struct task *rest)
 
 /* ---- writes ---- */
 
-static unsigned int count_lines(const char *bytes, size_t length)
+static bool has_many_lines(const char *bytes, size_t length)
 {
-	unsigned int n = 0;
+	const char *newline = memchr(bytes, '\n', length);
 
-	for (const char *end = bytes + length; bytes < end; n++) {
-		const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));
-
-		bytes = newline ? newline + 1 : end;
-	}
-	return n;
+	return newline && newline + 1 < bytes + length;
 }
 
 /* Begins a batch: the tail and these bytes. With the lock held; releases the lock. */
@@ -508,7 +512,7 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->n_tail = 0;
 	control->position = control->line_start = 0;
 	control->line_number = 0;
-	control->n_lines = count_lines(control->batch, control->n_batch);
+	control->many = has_many_lines(control->batch, control->n_batch);
 	control->whole = whole;
 	control->any_answer = false;
 	control->line_error = 0;
@@ -536,7 +540,7 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 		error = control->owed;
 		control->owed = 0;
 	} else if (control->refused.error && length == control->refused.length &&
-		   text_hash(bytes, length) == control->refused.hash) {
+		   refused_hash(bytes, length) == control->refused.hash) {
 		error = control->refused.error;
 	}
 	if (error || length == 0) {

@@ -1499,6 +1499,41 @@ test_tensors_that_are_written_again()
 	wait
 }
 
+# Else the kernel sends each without waiting for the one before: a single thread had 60,000
+# requests under way, and an allocation of another user took three seconds.
+test_pages_that_are_read_ahead_wait_for_each_other()
+{
+	local connections=/sys/fs/fuse/connections
+	bob_is_ready
+	mountpoint -q $connections || mount -t fusectl fusectl $connections
+	is "$(py $mallory "$connections/$(($(stat -c %d .) & 0xfffff))/waiting" <<-'EOF'
+		def waiting():
+		    with open(sys.argv[2]) as file:
+		        return int(file.read())
+		child = os.fork()
+		if child == 0:
+		    become(int(sys.argv[1]))
+		    libc.prctl(1, signal.SIGKILL)
+		    os.write(control("alloc"), b"hers 4K\n")
+		    fd = os.open("allocations/hers/tensors", os.O_WRONLY)
+		    os.write(fd, b"{}" + b" " * (60 << 20))
+		    os.close(fd)
+		    fd = os.open("allocations/hers/tensors", os.O_RDONLY)
+		    offsets = [ctypes.c_long(n << 12) for n in range(60 << 8)]
+		    page = ctypes.c_size_t(4096)
+		    for _ in range(40):
+		        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+		        for offset in offsets:
+		            libc.readahead(fd, offset, page)
+		    os._exit(0)
+		most = 0
+		while os.waitpid(child, os.WNOHANG) == (0, 0):
+		    most = max(most, waiting())
+		print("few" if most < 100 else most)
+	EOF
+	)" few
+}
+
 # Prints the second slowest of five allocations of 100 MiB, in milliseconds.
 large_of_bob()
 {

@@ -506,4 +506,21 @@ test_a_folder_stays_when_its_owner_has_nothing_else()
 	is "$(stat -c %u allocations/a)" $alice
 }
 
+# A reader with room for all names gets them in pieces: nobody has a thread for long.
+test_a_listing_comes_in_pieces()
+{
+	mkdir allocations/many
+	seq -f 'many/a-name-of-some-length-%g 1' 2000 >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/many", os.O_RDONLY)
+		room = ctypes.create_string_buffer(1 << 20)
+		lengths = []
+		while not lengths or lengths[-1] > 0:
+		    lengths.append(libc.syscall(217, fd, room, len(room))) # getdents64
+		print(max(lengths) <= 64 << 10, sum(lengths) > 80 << 10)
+	EOF
+	)" 'True True'
+	rmdir allocations/many/* allocations/many
+}
+
 main "$@"

@@ -42,6 +42,16 @@ Test(control, a_long_batch_leaves_the_thread_that_wrote_it)
 	cr_expect(pthread_equal(runner, pthread_self()));
 }
 
+Test(control, so_does_a_batch_of_blank_lines)
+{
+	char lines[100000];
+
+	memset(lines, '\n', sizeof(lines));
+	memcpy(lines + sizeof(lines) - 7, "say n\n", 7);
+	expect_write(lines, 0, sizeof(lines) - 1);
+	cr_expect(not(pthread_equal(runner, pthread_self())));
+}
+
 Test(control, answers_of_a_batch_are_parted_by_an_empty_line)
 {
 	expect_write("say one\nsay two\n", 0, 16);
