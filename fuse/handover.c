@@ -13,6 +13,7 @@
 
 #define LOOK_MS	 20
 #define FIRST_MS 125
+#define MOST_MS	 500
 
 /*
  * Requests that change something are answered first. The kernel would send them again,
@@ -46,7 +47,7 @@ static unsigned int pause_for(struct transport *transport, struct view *view,
 /*
  * What users have begun may take as long as they like. So nobody else waits for more than
  * half of the time: each pause that was too short is followed by as long a time of
- * service, and by a pause twice as long.
+ * service, and by a pause twice as long, up to MOST_MS.
  */
 void handover(struct transport *transport, struct view *view, struct keep *keep,
 	      unsigned int seconds)
@@ -54,7 +55,7 @@ void handover(struct transport *transport, struct view *view, struct keep *keep,
 	int64_t end_ms = clock_ms() + seconds * 1000;
 	unsigned int n;
 
-	for (int pause_ms = FIRST_MS;; pause_ms *= 2) {
+	for (int pause_ms = FIRST_MS;; pause_ms = MIN(2 * pause_ms, MOST_MS)) {
 		n = pause_for(transport, view, keep, MIN(clock_ms() + pause_ms, end_ms));
 		if (!n || clock_ms() + pause_ms >= end_ms)
 			break;
