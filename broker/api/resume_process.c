@@ -28,19 +28,21 @@ static void orphan_tell_left(const struct orphan *orphan)
 
 	snprintf(object, sizeof(object), orphan->mover ? "mover" : "owners/%u/worker",
 		 orphan->uid);
-	warnings_add(orphan->broker->journal->warnings,
-		     orphan->mover ? WARNING_MOVER_ENDED : WARNING_WORKER_ENDED,
-		     orphan->uid, object,
-		     "process %d of the broker before, %s of uid %u, has not ended within "
-		     "%d s: what it runs may still change memory",
-		     orphan->pid, orphan->mover ? "the mover" : "the worker", orphan->uid,
-		     ORPHAN_MS / 1000);
+	warnings_add(
+		orphan->broker->journal->warnings,
+		orphan->mover ? WARNING_MOVER_ENDED : WARNING_WORKER_ENDED, orphan->uid,
+		object,
+		"process %d of the broker before, %s of uid %u, has not ended within "
+		"%d s: what it runs may still change memory",
+		orphan->pid, orphan->mover ? "the mover" : "the worker", orphan->uid,
+		ORPHAN_MS / 1000);
 }
 
 static void orphan_ended(void *userdata)
 {
 	struct orphan *orphan = userdata;
-	struct registry *registry = orphan->broker->registry;
+	struct broker *broker = orphan->broker;
+	struct registry *registry = broker->registry;
 	struct work *parked;
 
 	pthread_mutex_lock(&registry->lock);
@@ -49,6 +51,7 @@ static void orphan_ended(void *userdata)
 	parked = orphan_free(orphan);
 	pthread_mutex_unlock(&registry->lock);
 	op_resume(parked);
+	orphans_retry(broker);
 }
 
 int resume_process(struct resume *resume, uint32_t index, const void *data)

@@ -8,12 +8,19 @@
 
 #include "base/def.h"
 #include "base/process.h"
+#include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/order.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "process/processes.h"
 #include "record/records.h"
+
+/* Memory of any place may come with the end of an orphan. */
+static struct reclaim_from place_at(uint32_t place)
+{
+	return (struct reclaim_from){ .place = place };
+}
 
 int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
 	       const struct process_record *record)
@@ -23,7 +30,7 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
 	struct orphan *orphan;
 
 	*ret_orphan = NULL;
-	if (!record->busy || !record->start)
+	if (!record->start)
 		return 0;
 	pidfd = pidfd_open(pid, 0);
 	if (pidfd < 0)
@@ -39,10 +46,13 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
 		.pidfd = take_fd(&pidfd),
 		.pid = pid,
 		.uid = record->owner,
+		.busy = record->busy,
 		.mover = record->mover,
 		.record = index,
 	};
 	DL_APPEND(broker->processes->orphans, orphan);
+	for (uint32_t place = 0; place < N_PLACES; place++)
+		reclaim_begin(broker->reclaim, place_at(place));
 	*ret_orphan = orphan;
 	return 0;
 }
@@ -52,16 +62,25 @@ struct work *orphan_free(struct orphan *orphan)
 	struct processes *processes = orphan->broker->processes;
 
 	DL_DELETE(processes->orphans, orphan);
+	for (uint32_t place = 0; place < N_PLACES; place++)
+		reclaim_end(orphan->broker->reclaim, place_at(place));
 	records_drop(orphan->broker->registry->records, RECORD_PROCESS, orphan->record);
 	close(orphan->pidfd);
 	free(orphan);
 	return take_ptr(processes->parked_for_orphans);
 }
 
+void orphans_retry(struct broker *broker)
+{
+	for (uint32_t place = 0; place < N_PLACES; place++)
+		reclaim_retry(broker->reclaim, broker->registry,
+			      reclaimed_of(place_at(place)));
+}
+
 /* Which groups the user is in is not known, so a group that may write counts. */
 static bool may_write(const struct orphan *orphan, const struct allocation *allocation)
 {
-	return kind_is_durable(allocation->kind) &&
+	return orphan->busy && kind_is_durable(allocation->kind) &&
 	       (orphan->mover || orphan->uid == 0 ||
 		orphan->uid == allocation->owner->uid || allocation->mode & 022);
 }

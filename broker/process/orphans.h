@@ -3,9 +3,13 @@
  * Orphans: worker processes of a broker that has died, while they end. Linux kills them
  * with their broker, but on hardware a kernel or a copy goes on for some milliseconds
  * more. What it stores then would come after what the next broker has written or shown.
- * So an operation waits until no orphan may write the memory that the operation uses.
+ * So an operation waits until no orphan may write the memory that the operation uses. An
+ * orphan that had nothing to do writes nothing.
  *
- * A process that had nothing to do is no orphan. All under registry.lock.
+ * Memory that is freed meanwhile comes back when the orphans that have it mapped have
+ * ended. So each of them counts as memory that is coming (memory/reclaim.h).
+ *
+ * All under registry.lock, where nothing else is said.
  */
 #pragma once
 
@@ -22,6 +26,7 @@ struct orphan {
 	int pidfd;
 	pid_t pid;
 	uid_t uid;
+	bool busy;
 	bool mover;	 /* may write all memory */
 	uint32_t record; /* 0: none */
 	struct orphan *prev, *next;
@@ -29,7 +34,7 @@ struct orphan {
 
 /*
  * Makes an orphan of the process of a record, for orphan_free(). Returns: 0, with NULL
- * when the process has ended or had nothing to do; -ENOMEM, -EMFILE.
+ * when the process has ended; -ENOMEM, -EMFILE.
  */
 int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
 	       const struct process_record *record);
@@ -39,6 +44,9 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
  * longer. Returns: the works that waited, for op_resume().
  */
 struct work *orphan_free(struct orphan *orphan);
+
+/* Lets those try again who wait for memory. After orphan_free(), with no lock held. */
+void orphans_retry(struct broker *broker);
 
 /*
  * Keeps a work while an orphan may write memory that the work uses. Returns: whether the

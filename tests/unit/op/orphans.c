@@ -121,13 +121,47 @@ Test(orphans, memory_that_another_user_may_write_waits_for_that_user)
 	is_kept_back("all", orphan_of(record));
 }
 
-Test(orphans, who_has_ended_or_had_nothing_to_do_is_none)
+Test(orphans, who_had_nothing_to_do_keeps_no_memory_back)
+{
+	struct process_record record = of_child();
+	struct orphan *orphan;
+
+	record.busy = 0;
+	orphan = orphan_of(record);
+	cr_expect(eq(long, (long)write_word((char *)"x"), 4));
+	end(orphan);
+}
+
+static void *alloc_too_much(void *unused)
+{
+	(void)unused;
+	return (void *)(long)command_say(broker, "alloc", "more 40M\n");
+}
+
+/* The device has 64 MiB. */
+Test(orphans, an_allocation_waits_for_memory_that_may_come)
+{
+	struct process_record record = of_child();
+	struct orphan *orphan;
+	pthread_t thread;
+	void *error;
+
+	record.busy = 0;
+	cr_assert(eq(int, command_say(broker, "alloc", "large 40M\n"), 0));
+	orphan = orphan_of(record);
+	cr_assert(eq(int, pthread_create(&thread, NULL, alloc_too_much, NULL), 0));
+	usleep(200000);
+	cr_expect(eq(int, pthread_tryjoin_np(thread, &error), EBUSY));
+	end(orphan);
+	orphans_retry(broker);
+	pthread_join(thread, &error);
+	cr_expect(eq(long, (long)error, -ENOMEM));
+}
+
+Test(orphans, who_has_ended_is_none)
 {
 	struct process_record record = of_child();
 
-	record.busy = 0;
-	cr_expect(eq(ptr, orphan_of(record), NULL));
-	record = of_child();
 	record.start++; /* another process has the number */
 	cr_expect(eq(ptr, orphan_of(record), NULL));
 	record = of_child();
