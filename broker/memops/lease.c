@@ -33,15 +33,11 @@
 #include "process/broker.h"
 #include "record/records.h"
 
-#define TOLD_AT_ONCE 64 /* leases of an allocation, under the lock */
-
-static void leases_note(struct task *note);
-
 void leases_init(struct leases *leases, struct broker *broker)
 {
 	*leases = (struct leases){
 		.broker = broker,
-		.note = { .run = leases_note, .length = TASK_LONG },
+		.note = { .run = leases_tell, .length = TASK_LONG },
 	};
 	reaper_init(&leases->reaper);
 }
@@ -60,17 +56,6 @@ void lease_unref(struct lease *lease)
 	lease_process_put(lease->process);
 	explicit_bzero(lease->secret, sizeof(lease->secret));
 	free(lease);
-}
-
-/* Tells the program to read again. Under registry.lock. */
-static void lease_notify(struct lease *lease)
-{
-	if (!lease->changed) {
-		lease->changed = true;
-		lease_save(lease);
-	}
-	if (!lease->closed && lease->wake)
-		lease->wake(lease->userdata);
 }
 
 void lease_fail(struct broker *broker, const struct caller *caller, const char *name,
@@ -241,20 +226,6 @@ void lease_save(const struct lease *lease)
 		     &record);
 }
 
-/* Of many leases the last broker may not have told all of the last change. */
-static void leases_note_untold(struct allocation *allocation, struct lease *added)
-{
-	struct lease *lease;
-
-	if (allocation->rare->n_leases <= TOLD_AT_ONCE)
-		return;
-	added->changed = true;
-	if (allocation->rare->n_leases > TOLD_AT_ONCE + 1)
-		return;
-	DL_FOREACH (allocation->rare->leases, lease)
-		lease->changed = true;
-}
-
 int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
 		  const struct lease_record *record)
 {
@@ -287,7 +258,7 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	share_take_beyond(user, SHARE_DESCRIPTORS, 1);
 	broker->leases->n_ever = MAX(broker->leases->n_ever, lease->id);
 	lease_link(lease, allocation, user);
-	leases_note_untold(allocation, lease);
+	leases_tell_untold(allocation, lease);
 	return 0;
 }
 
@@ -392,75 +363,6 @@ bool lease_park_release(struct allocation *allocation)
 	allocation->release_parked =
 		allocation->rare->leases || allocation->rare->n_departing;
 	return allocation->release_parked;
-}
-
-/* Tells the lease of a change of its allocation, or of a folder above, after that number.
- */
-static void lease_note_changes(struct lease *lease, void *userdata)
-{
-	const struct allocation *allocation = lease->allocation;
-	const uint64_t *after = userdata;
-	const struct folder *folder = allocation ? allocation->entry.folder : NULL;
-
-	while (folder && folder->n_renamed <= *after)
-		folder = folder->entry.folder;
-	if (folder || (allocation && allocation->rare->n_changed > *after))
-		lease_notify(lease);
-}
-
-static void leases_note(struct task *note)
-{
-	struct leases *leases = container_of(note, struct leases, note);
-	struct registry *registry = leases->broker->registry;
-	uint64_t after;
-
-	pthread_mutex_lock(&registry->lock);
-	after = leases->n_noted;
-	leases->n_noted = leases->n_changes;
-	pthread_mutex_unlock(&registry->lock);
-	leases_walk(leases->broker, lease_note_changes, &after);
-	pthread_mutex_lock(&registry->lock);
-	leases->noting = leases->n_changes > leases->n_noted;
-	if (leases->noting)
-		workqueue_add(leases->broker->workqueue, 0, note);
-	else
-		registry_less_busy(registry);
-	pthread_mutex_unlock(&registry->lock);
-}
-
-/* Has the work queue tell leases of a change. Returns: the change's number. */
-static uint64_t leases_note_soon(struct broker *broker)
-{
-	struct leases *leases = broker->leases;
-
-	leases->n_changes++;
-	if (leases->noting)
-		return leases->n_changes;
-	leases->noting = leases->by_id;
-	if (leases->noting) {
-		broker->registry->n_busy++;
-		workqueue_add(broker->workqueue, 0, &leases->note);
-	} else {
-		leases->n_noted = leases->n_changes;
-	}
-	return leases->n_changes;
-}
-
-void leases_note_changed(struct broker *broker, struct allocation *allocation)
-{
-	struct lease *lease;
-
-	if (allocation->rare->n_leases > TOLD_AT_ONCE) {
-		allocation->rare->n_changed = leases_note_soon(broker);
-		return;
-	}
-	DL_FOREACH (allocation->rare->leases, lease)
-		lease_notify(lease);
-}
-
-void leases_note_renamed(struct broker *broker, struct folder *folder)
-{
-	folder->n_renamed = leases_note_soon(broker);
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)

@@ -7,7 +7,9 @@
 #include "base/hash.h"
 #include "base/process.h"
 
+struct allocation;
 struct caller;
+struct task;
 struct text;
 
 #define TICKET_BYTES 16
@@ -57,6 +59,18 @@ const char *hold_name(enum gpumem_hold hold);
 
 /* Saves an open lease for the next broker; does nothing else. Under registry.lock. */
 void lease_save(const struct lease *lease);
+
+/* Tells the program to read again. Under registry.lock. */
+void lease_notify(struct lease *lease);
+
+/*
+ * For the next broker: of many leases the last one may not have told all of the last
+ * change. Under registry.lock.
+ */
+void leases_tell_untold(struct allocation *allocation, struct lease *added);
+
+/* The task that tells leases of changes that they were not told of at once. */
+void leases_tell(struct task *note);
 
 /* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);
