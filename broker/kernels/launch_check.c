@@ -228,7 +228,7 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 		else if (guest_shares_block(&launch->op, use->allocation))
 			r = refuse_shared(refusal, use->allocation);
 	}
-	return r;
+	return r < 0 ? r : guest_map_anew(&launch->op, refusal);
 }
 
 void launch_note_written(struct launch *launch)

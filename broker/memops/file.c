@@ -71,8 +71,9 @@ static int file_check_rights(struct op *op, struct refusal *refusal)
 			      op->owner->uid, use->write ? "write" : "read",
 			      allocation_name(allocation).text, allocation->owner->uid,
 			      allocation->mode);
-	return guest_shares_block(op, allocation) ? refuse_shared(refusal, allocation)
-						  : 0;
+	if (guest_shares_block(op, allocation))
+		return refuse_shared(refusal, allocation);
+	return op->work.within ? 0 : guest_map_anew(op, refusal);
 }
 
 static enum begun file_begin(struct op *op)

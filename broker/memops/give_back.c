@@ -162,11 +162,13 @@ static bool asked_may_take_longer(struct asked *asked)
 {
 	struct give_back *give_back = asked->give_back;
 	struct owner *owner = asked->worker->owner;
-	bool host = block_is_host(give_back->block) && !give_back->kept;
-	bool excused = asked->excused;
+	bool excused = asked->excused, may = !asked->guest;
 
-	asked->excused = (!asked->guest || host) && owner->n_sent &&
-			 (!asked->guest || give_back_charge_guest(give_back, owner));
+	if (give_back->kept)
+		may = give_back->tell.may_take_longer(give_back->tell.userdata);
+	else if (asked->guest && owner->n_sent && block_is_host(give_back->block))
+		may = give_back_charge_guest(give_back, owner);
+	asked->excused = may && owner->n_sent;
 	return asked->excused || excused;
 }
 
@@ -347,17 +349,17 @@ void cell_give_back(struct broker *broker, struct owner *owner, struct block *bl
 }
 
 void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
-		    void (*done)(void *userdata), void *userdata)
+		    struct give_back_tell tell)
 {
 	struct give_back *give_back = give_back_new(broker, block, 1);
 
 	/* Out of memory: the block stays mapped there until it is freed. */
 	if (!give_back) {
-		done(userdata);
+		tell.done(tell.userdata);
 		return;
 	}
 	give_back->kept = true;
-	give_back->tell = (struct give_back_tell){ .done = done, .userdata = userdata };
+	give_back->tell = tell;
 	ask_later(give_back, worker, true);
 	give_back_begin(give_back);
 }

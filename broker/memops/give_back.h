@@ -19,6 +19,11 @@ struct give_back_tell {
 	void (*held)(void *userdata);
 	void (*done)(void *userdata); /* no lock held */
 	void *userdata;
+	/*
+	 * For block_withdraw(), which always has it: whether the worker has more time
+	 * while kernels of its owner run. Under registry.lock.
+	 */
+	bool (*may_take_longer)(void *userdata);
 };
 
 #define GIVE_BACK_UNTOLD ((struct give_back_tell){ NULL, NULL, NULL })
@@ -33,7 +38,7 @@ void cell_give_back(struct broker *broker, struct owner *owner, struct block *bl
 
 /* Unmaps a block in the worker of another owner; then calls done. No lock held. */
 void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
-		    void (*done)(void *userdata), void *userdata);
+		    struct give_back_tell tell);
 
 /*
  * Lets all waiters for such memory try again, by the work queue. Without memory for that

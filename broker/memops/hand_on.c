@@ -111,6 +111,7 @@ static int worker_to_guest(struct broker *broker, struct block *block,
 		guest = block_guest(broker->memory, block, worker, &worker->n_guests);
 	if (guest) {
 		guest->epoch = block->owner_epoch;
+		guest->writable = true;
 		block->owner_epoch = 0;
 	} else if (block->owner_epoch) {
 		r = -ENOMEM;

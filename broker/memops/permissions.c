@@ -15,6 +15,10 @@
  * the next kernel of a guest maps the memory anew. A kernel queued before the withdrawal
  * waits for its end, and its permissions are checked when it begins.
  *
+ * A worker may have the memory for reading only, from a kernel of before: the memory was
+ * sealed then, or the caller was not in the group. A kernel or load that may write, and
+ * comes now, begins after a withdrawal, too, and maps the memory anew.
+ *
  * Ops of users who have lost their rights, and which wait, are turned away at once
  * (shut_off.h).
  *
@@ -36,6 +40,7 @@
 #include "memops/lifetime.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
+#include "memops/release.h"
 #include "memops/shut_off.h"
 #include "memory/block.h"
 #include "model/access.h"
@@ -75,6 +80,9 @@ struct withdrawal {
 	struct worker *worker; /* of another owner */
 	bool running;
 	struct work *barred; /* kernels of the worker that begin after the withdrawal */
+	struct work **barred_end;
+	const struct use *wanted; /* by the first of them, which needs another mapping;
+				     NULL: the rights have changed */
 	struct withdrawal *prev, *next; /* of the allocation */
 };
 
@@ -101,6 +109,19 @@ static void withdrawal_done(void *userdata)
 	op_done(op, 0);
 }
 
+/*
+ * An op that needs another mapping may wait for other kernels of its owner as long as it
+ * may use the memory.
+ */
+static bool withdrawal_may_take_longer(void *userdata)
+{
+	const struct op *op = userdata;
+	const struct use *use = container_of(op, const struct withdrawal, op)->wanted;
+
+	return use && !release_is_limited(use->allocation) &&
+	       guest_may_use(container_of(use->work, const struct op, work), use);
+}
+
 static enum begun withdrawal_begin(struct op *op)
 {
 	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
@@ -117,7 +138,11 @@ static void withdrawal_run(struct op *op)
 	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
 
 	block_withdraw(op->broker, op->work.uses[0].allocation->block, withdrawal->worker,
-		       withdrawal_done, op);
+		       (struct give_back_tell){
+			       .may_take_longer = withdrawal_may_take_longer,
+			       .done = withdrawal_done,
+			       .userdata = op,
+		       });
 }
 
 static void withdrawal_settle(struct op *op)
@@ -153,9 +178,13 @@ static void withdrawal_passed(struct deadline *deadline)
 		     withdrawal_passed);
 }
 
-/* Returns: 0; -ENOMEM. Under registry.lock; then call op_start(). */
+/*
+ * wanted: as in the withdrawal. Returns: 0; -ENOMEM. Under registry.lock; then call
+ * op_start().
+ */
 static int withdrawal_add(struct broker *broker, struct allocation *allocation,
-			  struct worker *worker, struct op **ready)
+			  struct worker *worker, const struct use *wanted,
+			  struct op **ready)
 {
 	struct op *op = op_new(sizeof(struct withdrawal), &withdrawal_class, broker,
 			       allocation->owner);
@@ -171,6 +200,8 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 	}
 	withdrawal = container_of(op, struct withdrawal, op);
 	withdrawal->worker = worker;
+	withdrawal->wanted = wanted;
+	withdrawal->barred_end = &withdrawal->barred;
 	op->finish = withdrawal_finish;
 	op->work.takes_from = worker;
 	work_use(&op->work, allocation, 0, allocation->size, false);
@@ -230,7 +261,7 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 	earlier = withdrawal_find(revision->allocation, worker);
 	if (earlier && !earlier->running)
 		return 0;
-	return withdrawal_add(revision->broker, revision->allocation, worker,
+	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
 			      &revision->ready);
 }
 
@@ -263,19 +294,75 @@ static int guests_revise(struct revision *revision)
 	return r;
 }
 
+/* The withdrawal of memory that the op uses from its worker; NULL. */
+static struct withdrawal *guest_bar(const struct op *op)
+{
+	struct withdrawal *withdrawal = NULL;
+
+	for (unsigned int i = 0; i < op->work.n_uses && !withdrawal; i++)
+		withdrawal = withdrawal_find(op->work.uses[i].allocation, op->worker);
+	return withdrawal;
+}
+
 bool guest_is_barred(struct op *op)
 {
-	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		struct withdrawal *withdrawal =
-			withdrawal_find(op->work.uses[i].allocation, op->worker);
+	struct withdrawal *withdrawal = guest_bar(op);
 
-		if (!withdrawal)
-			continue;
-		op->work.next_ready = withdrawal->barred;
-		withdrawal->barred = &op->work;
-		return true;
+	if (!withdrawal)
+		return false;
+	/*
+	 * They begin in this order: the first maps the memory as it needs, and those
+	 * behind it can't take that away again and again.
+	 */
+	op->work.next_ready = NULL;
+	*withdrawal->barred_end = &op->work;
+	withdrawal->barred_end = &op->work.next_ready;
+	return true;
+}
+
+/* Whether a mapping for one of the uses, by the same worker, won't do for the other. */
+static bool uses_map_otherwise(const struct use *a, const struct use *b)
+{
+	return (a->write && !b->guest_writes) || (b->write && !a->guest_writes);
+}
+
+/*
+ * Whether the op's worker has the memory for reading only and the op writes. Where the
+ * worker has no mapping yet, an op that has begun may make one that won't do.
+ */
+static bool guest_maps_otherwise(const struct op *op, const struct use *use)
+{
+	const struct allocation *allocation = use->allocation;
+	const struct use *other;
+
+	if (worker_is_guest(op->worker, allocation->block))
+		return use->write && worker_is_reader(op->worker, allocation->block);
+	DL_FOREACH2(allocation->all_uses, other, next_of_all)
+	{
+		if (work_has_begun(other->work) && uses_map_otherwise(use, other) &&
+		    container_of(other->work, struct op, work)->worker == op->worker)
+			return true;
 	}
 	return false;
+}
+
+int guest_map_anew(struct op *op, struct refusal *refusal)
+{
+	const struct use *use = op->work.uses, *end = use + op->work.n_uses;
+	struct op *ready = NULL;
+	int r;
+
+	/* A withdrawal looks at the use, so the op has to wait for that one. */
+	if (guest_bar(op))
+		return 0;
+	while (use < end &&
+	       (op->owner == use->allocation->owner || !guest_maps_otherwise(op, use)))
+		use++;
+	if (use == end)
+		return 0;
+	r = withdrawal_add(op->broker, use->allocation, op->worker, use, &ready);
+	op_start_later(ready);
+	return r < 0 ? refuse(refusal, ENOMEM, "no memory in the broker") : 0;
 }
 
 int guest_use(struct op *op, struct use *use, const struct caller *caller,
@@ -455,7 +542,7 @@ static int owner_revise(struct revision *revision, struct owner *owner)
 		return 0;
 	if (!worker_is_guest(worker, block) && !checkpoint_lives(worker))
 		return 0;
-	return withdrawal_add(revision->broker, revision->allocation, worker,
+	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
 			      &revision->ready);
 }
 

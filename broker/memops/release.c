@@ -288,6 +288,12 @@ static void release_limit(struct broker *broker, const struct allocation *alloca
 	deadline_set(broker, &op->deadline, broker->ops->give_back_ms, release_passed);
 }
 
+bool release_is_limited(const struct allocation *allocation)
+{
+	return allocation->release &&
+	       container_of(allocation->release, struct op, work)->deadline.at_ms;
+}
+
 void allocation_release_by(struct broker *broker, struct allocation *allocation,
 			   const struct caller *by)
 {

@@ -2,6 +2,7 @@
 /* Releases memory of freed allocations, and blocks. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct allocation;
@@ -28,6 +29,12 @@ void allocation_release_by(struct broker *broker, struct allocation *allocation,
  */
 void allocation_release_held(struct broker *broker, struct allocation *allocation,
 			     const struct caller *by, struct op **ready);
+
+/*
+ * Whether the allocation was freed, and uses by others than its owner end in time. Under
+ * registry.lock.
+ */
+bool release_is_limited(const struct allocation *allocation);
 
 /* Counts the memory of a freed allocation as being reclaimed. Under registry.lock. */
 void release_count(struct op *op);

@@ -59,6 +59,7 @@ struct owner;
 struct guest {
 	const void *worker;
 	uint32_t epoch;		/* the worker process with the mapping; 0: none */
+	bool writable;		/* the mapping */
 	unsigned int *n_guests; /* counts the worker's records; atomic */
 	struct guest *next;
 };

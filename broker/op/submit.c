@@ -112,13 +112,9 @@ static void op_ask_rest(struct op *op)
 /* In a chain: the request that was held back is sent now, or refused. */
 static void op_sent(struct request *request);
 
-static void op_need_block(struct op *op, struct block *block, bool guest, bool writable)
+static void op_need_block(struct op *op, struct needed_block needed)
 {
-	op->needs.blocks[op->needs.n_blocks++] = (struct needed_block){
-		.block = block,
-		.guest = guest,
-		.writable = writable,
-	};
+	op->needs.blocks[op->needs.n_blocks++] = needed;
 }
 
 /*
@@ -156,13 +152,17 @@ int op_find_needs(struct op *op)
 		else if (allocation->managed)
 			op_use_managed(op, use);
 		if (allocation->block)
-			op_need_block(op, allocation->block,
-				      of && of != allocation->owner, use->guest_writes);
+			op_need_block(op, (struct needed_block){
+						  .block = allocation->block,
+						  .guest = of && of != allocation->owner,
+						  .writable = use->guest_writes,
+						  .written = use->write,
+					  });
 		else if (of == allocation->owner)
 			op_need_epoch(op, allocation->worker_epoch);
 	}
 	if (op->extra_block)
-		op_need_block(op, op->extra_block, false, false);
+		op_need_block(op, (struct needed_block){ .block = op->extra_block });
 	/*
 	 * Only the owner's worker has the stream, on the stream's device. Elsewhere the
 	 * broker alone keeps the order.
@@ -249,6 +249,11 @@ static void op_fail_unsent(struct op *op, int r)
 			"to owners/%u/reset tries anew",
 			text_string(&what), op->worker->owner->uid,
 			op->worker->owner->uid);
+	else if (r == -EROFS)
+		op_fail(op, EIO,
+			"%s did not run: the worker of uid %u has the memory for reading "
+			"only",
+			text_string(&what), op->worker->owner->uid);
 	else if (worker_lacks_means(r))
 		op_fail(op, worker_start_errno(r), "%s: %s", text_string(&what),
 			worker_lacks_means(r));

@@ -137,7 +137,13 @@ uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest)
 	return entry ? &entry->epoch : NULL;
 }
 
-/* Maps missing blocks. Returns: 0; -ENOMEM, -EMFILE. */
+static bool guest_lacks_writing(const uint32_t *epoch, const struct needed_block *needed)
+{
+	return needed->guest && needed->written &&
+	       !container_of(epoch, const struct guest, epoch)->writable;
+}
+
+/* Maps missing blocks. Returns: 0; -ENOMEM, -EMFILE, -EROFS. */
 static int worker_map(struct worker *worker, const struct worker_needs *needs)
 {
 	for (unsigned int i = 0; i < needs->n_blocks; i++) {
@@ -148,6 +154,9 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 
 		if (!epoch)
 			return -ENOMEM;
+		/* The write would fault, and the process would lose its contexts. */
+		if (*epoch == worker->epoch && guest_lacks_writing(epoch, needed))
+			return -EROFS;
 		if (*epoch == worker->epoch)
 			continue;
 		/* Whoever takes over a worker has its descriptors, too. */
@@ -211,16 +220,35 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest,
 	return mapped;
 }
 
+/* Under worker->lock. NULL: the process has not mapped the block. */
+static const struct guest *worker_guest(struct worker *worker, struct block *block)
+{
+	const struct guest *entry =
+		block_guest(worker->broker->memory, block, worker, NULL);
+
+	return entry && entry->epoch && entry->epoch == worker->epoch ? entry : NULL;
+}
+
 bool worker_is_guest(struct worker *worker, struct block *block)
 {
-	const struct guest *entry;
 	bool mapped;
 
 	pthread_mutex_lock(&worker->lock);
-	entry = block_guest(worker->broker->memory, block, worker, NULL);
-	mapped = entry && entry->epoch && entry->epoch == worker->epoch;
+	mapped = worker_guest(worker, block) != NULL;
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;
+}
+
+bool worker_is_reader(struct worker *worker, struct block *block)
+{
+	const struct guest *entry;
+	bool reads_only;
+
+	pthread_mutex_lock(&worker->lock);
+	entry = worker_guest(worker, block);
+	reads_only = entry && !entry->writable;
+	pthread_mutex_unlock(&worker->lock);
+	return reads_only;
 }
 
 /* ---- starting in advance ---- */

@@ -104,6 +104,7 @@ struct needed_block {
 	struct block *block;
 	bool guest;    /* belongs to another owner */
 	bool writable; /* mapped writable; else read-only */
+	bool written;  /* the request writes: a read-only mapping won't do */
 };
 
 /* All a worker must have before it gets a request. */
@@ -131,7 +132,8 @@ struct worker_needs {
  * Returns: 0; WORKER_HELD when the request is sent once the worker has answered the
  * announcements; -ESTALE when the needed process has ended; -ESHUTDOWN, -EHOSTDOWN,
  * -ENOMEM, -EMFILE, -EAGAIN when the worker could not be started or the request not
- * queued. On errors done is not called. *ret_epoch: the process that gets the request.
+ * queued; -EROFS when the worker may only read a block that the request writes. On errors
+ * done is not called. *ret_epoch: the process that gets the request.
  */
 int worker_send(struct worker *worker, const struct worker_needs *needs,
 		struct request *request, uint32_t *ret_epoch);
@@ -146,6 +148,8 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest,
 
 /* Whether the process of the worker has mapped a block of another owner. */
 bool worker_is_guest(struct worker *worker, struct block *block);
+/* The same, for reading only. */
+bool worker_is_reader(struct worker *worker, struct block *block);
 
 /*
  * An owner's worker whose processes die again and again without a reply is not started

@@ -230,6 +230,8 @@ int instance_tell_block(struct instance *instance, const struct needed_block *ne
 		return r;
 	(void)take_fd(fd);
 	*epoch = instance->epoch;
+	if (needed->guest)
+		container_of(epoch, struct guest, epoch)->writable = needed->writable;
 	return 0;
 }
 

@@ -549,6 +549,120 @@ holds_mine()
 	eventually 'grep -q hold=w allocations/mine/leases'
 }
 
+# The kernel that reads begins after the seal, so bob's worker maps x for reading. The work
+# behind it came before the seal and still writes x.
+test_work_queued_before_a_seal_writes_what_the_worker_has_for_reading()
+{
+	local holder kind work
+	needs_root 'several users'
+	loaded_by $bob order
+	mkdir -p -m 777 "$T/theirs"
+	by $bob run "printf '\\5\\0\\0\\0' >'$T/theirs/five'
+		printf '%s\n' 'mine 4K' 'd 64 kind=direct' >control/alloc; echo precious >allocations/d/data"
+	for kind in device host; do
+		for work in 'launch:order add grid=1 block=1 in:mine i32:1 x' "load:x path=$T/theirs/five"; do
+			by $alice run "echo 'x 64 kind=$kind mode=666' >control/alloc; echo 'x i32:3' >control/fill"
+			holds_mine
+			by $bob run "echo 'order add grid=1 block=1 in:x i32:1 mine wait=0' >control/launch
+				echo '${work#*:} wait=0' >control/${work%%:*}"
+			by $alice run 'echo 1 >allocations/x/sealed'
+			kill $holder
+			by $bob run 'echo default >control/synchronize'
+			is "$work $kind: $(words_of allocations/x/data)" "$work $kind: 5 3"
+			by $alice run 'rmdir allocations/x'
+		done
+	done
+	is "$(by $bob run 'head -n 1 allocations/d/data')" precious
+}
+
+# read_without_group KIND: bob's worker maps x for reading, since a process of bob's without
+# the group runs a kernel. Only processes with the group may write x.
+read_without_group()
+{
+	grouped $alice 2000 run "echo 'x 64 kind=$1 mode=664' >control/alloc; chgrp 2000 allocations/x
+		echo 'x i32:3' >control/fill"
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+}
+
+test_a_group_may_write_what_the_worker_has_for_reading()
+{
+	local kind
+	needs_root 'several users'
+	loaded_by $bob order
+	by $bob run 'printf "%s\n" "mine 64" "d 64 kind=direct" >control/alloc; echo precious >allocations/d/data'
+	for kind in device host; do
+		read_without_group $kind
+		grouped $bob 2000 run 'echo "order add grid=1 block=1 in:mine i32:1 x" >control/launch'
+		is "$kind: $(words_of allocations/x/data)" "$kind: 5 3"
+		by $alice run 'rmdir allocations/x'
+	done
+	is "$(by $bob run 'head -n 1 allocations/d/data')" precious
+}
+
+# Both begin, and wait for room in the staging area before x is mapped for either. A small x
+# moves to a block of its own before they begin.
+test_a_load_writes_beside_a_save_that_may_only_read()
+{
+	local i size
+	needs_software 'be slow'
+	needs_root 'several users'
+	mkdir -p -m 777 "$T/theirs"
+	by $bob run "printf '\\5\\0\\0\\0' >'$T/theirs/five'; printf 'm%d 64\n' {1..8} >control/alloc"
+	for size in 64 4M; do
+		grouped $alice 2000 run "echo 'x $size mode=664' >control/alloc; chgrp 2000 allocations/x
+			head -c 4 allocations/x/data >/dev/null"
+		slow 1s
+		for i in {1..8}; do by $bob run "echo 'm$i path=$T/theirs/five wait=0' >control/load"; done
+		by $bob run "echo 'x path=$T/theirs/saved$size length=32 wait=0' >control/save"
+		grouped $bob 2000 run "echo 'x path=$T/theirs/five offset=32' >control/load"
+		inject
+		is "$(od -A n -t d4 -j 32 -N 8 allocations/x/data | xargs)" '5 0'
+		eventually "[ \"\$(stat -c %s '$T/theirs/saved$size')\" = 32 ]"
+		by $alice run 'rmdir allocations/x'
+	done
+}
+
+# with_group_behind_kernel NS: of two kernels of bob's one runs so long, and the other wants
+# to write x. To unmap host memory the driver waits until no kernel runs.
+with_group_behind_kernel()
+{
+	read_without_group host
+	by $bob run "echo 'order slow_set grid=1 block=1 out:other i32:7 u64:$1 stream=s wait=0' >control/launch"
+	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:mine i32:1 x wait=0" >control/launch'
+}
+
+# A free and a chmod give the worker the time that any worker has. A publish gives more.
+test_a_kernel_that_wants_to_write_waits_for_its_owners_kernels()
+{
+	patient
+	loaded_by $bob order
+	by $bob run 'printf "%s\n" "mine 64" "other 64" "d 64 kind=direct" >control/alloc
+		mkdir streams/s; echo precious >allocations/d/data
+		echo "order slow_set grid=1 block=1 out:other i32:7 u64:0 stream=s" >control/launch'
+	with_group_behind_kernel 3500000000
+	by $bob run 'echo default >control/synchronize'
+	is "$(words_of allocations/x/data)" '5 3'
+	by $alice run 'rmdir allocations/x'
+	with_group_behind_kernel 3500000000
+	by $alice run 'echo "y 64" >control/alloc; echo "y x" >control/publish'
+	by $bob run 'echo default >control/synchronize'
+	is "$(<owners/$bob/restarts) $(by $bob run 'head -n 1 allocations/d/data')" '0 precious'
+	by $alice run 'rmdir allocations/x'
+	with_group_behind_kernel 600000000000
+	changes_wait_for_no_kernel 'chmod 600 allocations/x'
+	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'ETIMEDOUT the worker of uid 1002 was ended: it did not give memory back within 1 s'
+	by $bob refused EACCES 'order/add did not run: kernels of uid 1002 may not write allocation x' \
+		'echo default >control/synchronize'
+	by $alice run 'rmdir allocations/x'
+	with_group_behind_kernel 600000000000
+	by $alice run 'rmdir allocations/x'
+	eventually '[ "$(<owners/$alice/bytes)" = 0 ]'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # turned_away WHAT COMMAND [STREAM]: bob's COMMAND queues work with alice's `pub` that waits for what
 # bob alone can end. A chmod ends that work, and no other: nobody waits for bob. STREAM
 # tells of the end.
