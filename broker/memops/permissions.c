@@ -373,29 +373,30 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	/* Nothing is closed to root. */
 	if (op->owner == allocation->owner || op->owner->uid == 0)
 		return 0;
-	use->judged = caller->uid == op->owner->uid;
-	use->member = caller_in_group(caller, allocation->gid);
-	use->group = allocation->gid;
 	use->places |= allocation->rare->withdrawals != NULL;
 	return move_out(op->broker, use, caller, ready, refusal);
 }
 
-/* As the caller was judged, unless the allocation has another group since. */
-static bool use_may(const struct owner *owner, const struct use *use, enum access access)
+/*
+ * As the payer was judged, unless the owner is another, or the allocation has another
+ * group since.
+ */
+static bool use_may(const struct op *op, const struct owner *owner, const struct use *use,
+		    enum access access)
 {
 	const struct caller caller = {
 		.uid = owner->uid,
 		.gid = use->member ? use->group : GROUP_UNKNOWN,
 	};
 
-	return use->judged && use->group == use->allocation->gid
+	return use->judged && owner == op->payer && use->group == use->allocation->gid
 		       ? caller_may(&caller, use->allocation, access)
 		       : owner_may(owner, use->allocation, access);
 }
 
 bool guest_may_write(const struct op *op, const struct use *use)
 {
-	return use_may(op->owner, use, ACCESS_WRITE) &&
+	return use_may(op, op->owner, use, ACCESS_WRITE) &&
 	       (!use->allocation->sealed || use->write);
 }
 
@@ -403,13 +404,13 @@ bool guest_may_use(const struct op *op, const struct use *use)
 {
 	bool writes = use->write || use->guest_writes;
 
-	return use_may(op->owner, use, writes ? ACCESS_WRITE : ACCESS_READ);
+	return use_may(op, op->owner, use, writes ? ACCESS_WRITE : ACCESS_READ);
 }
 
 bool guest_may_ask(const struct op *op, const struct use *use)
 {
-	return owner_may(op->payer, use->allocation,
-			 use->write || use->places ? ACCESS_WRITE : ACCESS_READ);
+	return use_may(op, op->payer, use,
+		       use->write || use->places ? ACCESS_WRITE : ACCESS_READ);
 }
 
 bool guest_shares_block(const struct op *op, const struct allocation *allocation)

@@ -61,7 +61,7 @@ struct use {
 	bool lasts;   /* ends when a user likes: of a kernel, or of another user than the
 			 allocation's owner; set before order_add() */
 	bool guest_writes; /* its worker maps the memory for writing */
-	bool judged;	   /* memops/permissions.c: the caller's groups were known ... */
+	bool judged;	   /* op_charge(): the payer's groups were known ... */
 	bool member;	   /* ... and `group`, the allocation's then, was among them */
 	gid_t group;
 	uint32_t zeroing; /* number of the zeroing that comes before this use; 0: none */

@@ -48,15 +48,25 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	return op;
 }
 
+/* The groups are not known any more when the mode changes while the op waits. */
+static void use_judge(struct use *use, const struct caller *caller)
+{
+	use->judged = true;
+	use->group = use->allocation->gid;
+	use->member = caller_in_group(caller, use->group);
+}
+
 void op_charge(struct op *op, const struct caller *caller)
 {
-	struct owner *payer;
+	struct owner *payer = op->payer;
 
-	if (op->payer && op->payer->uid == caller->uid)
+	if (!payer || payer->uid != caller->uid)
+		payer = owner_get(op->broker->registry, caller->uid, caller->gid);
+	if (!payer)
 		return;
-	payer = owner_get(op->broker->registry, caller->uid, caller->gid);
-	if (payer)
-		op->payer = payer;
+	op->payer = payer;
+	for (unsigned int i = 0; i < op->work.n_uses; i++)
+		use_judge(&op->work.uses[i], caller);
 }
 
 struct op *op_free(struct op *op)

@@ -218,7 +218,8 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 		  struct owner *owner);
 
 /*
- * Charges the op to the caller instead of the op's owner. Call before op_add(). Under
+ * Charges the op to the caller instead of the op's owner, and notes in its uses whether
+ * the caller is in the groups of the allocations. Call before op_add(). Under
  * registry.lock.
  */
 void op_charge(struct op *op, const struct caller *caller);

@@ -710,6 +710,27 @@ os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"all
 	broker_stop "$T/own"
 }
 
+# Bob has both rights by a supplementary group, and keeps the one that the work needs.
+test_work_that_waits_goes_on_while_its_user_has_the_right()
+{
+	local holder waiting
+	needs_root 'several users'
+	needs_software 'prefetch everywhere'
+	grouped $alice 2000 run 'printf "%s mode=660\n" "pub 64" "to 64" "m 4096 kind=managed" >control/alloc
+		chgrp 2000 allocations/{pub,to,m}; echo shown >allocations/pub/data'
+	by $bob run 'echo "mine 64" >control/alloc'
+	holds_mine
+	grouped $bob 2000 run 'echo "mine from=pub wait=0" >control/copy; echo "to u8:7 wait=0" >control/fill'
+	in_background_by $bob bash -c 'echo cpu >allocations/m/prefetch'
+	waiting=$!
+	until_it_waits $waiting
+	changes_wait_for_no_kernel 'chmod 640 allocations/pub' 'chmod 620 allocations/to' 'chmod 620 allocations/m'
+	kill $holder
+	by $bob run 'echo default >control/synchronize'
+	wait $waiting
+	is "$(by $bob run 'head -n 1 allocations/mine/data') $(od -A n -t u1 -N 2 allocations/to/data)" 'shown    7   7'
+}
+
 # Each piece is done again that bob's next process would lack.
 test_a_copy_of_anothers_memory_outlives_resets()
 {
