@@ -309,6 +309,17 @@ void file_data_truncate(struct view *view, struct request *request, struct token
 	request_wait(request);
 }
 
+/* The opener, with the groups that were looked at for either file (identify()). */
+static struct caller copy_caller(const struct data_file *source,
+				 const struct data_file *target, fuse_req_t req)
+{
+	const struct caller *reader = &source->identity.caller;
+	bool reads_by_group =
+		reader->uid == target->identity.caller.uid && reader->n_groups;
+
+	return data_caller(reads_by_group ? source : target, req);
+}
+
 /* The kernel and cp fall back to copying in silence on most errors; see broker.h. */
 void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 		    struct file *target, off_t target_offset, size_t length)
@@ -323,7 +334,7 @@ void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 	request = request_new(target->view, req, request_reply_written);
 	if (!request)
 		return;
-	caller = data_caller(data_of(target), req);
+	caller = copy_caller(data_of(source), data_of(target), req);
 	atomic_store(&data_of(target)->wrote, true);
 	broker_copy_range(target->view->broker, data_of(source)->writer.token,
 			  source_offset, &data_of(target)->writer, target_offset, length,

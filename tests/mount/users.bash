@@ -731,6 +731,21 @@ test_work_that_waits_goes_on_while_its_user_has_the_right()
 	is "$(by $bob run 'head -n 1 allocations/mine/data') $(od -A n -t u1 -N 2 allocations/to/data)" 'shown    7   7'
 }
 
+# Bob's groups matter for one of the two files: he owns the other.
+test_a_copy_range_has_the_rights_of_a_supplementary_group()
+{
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "pub 64 mode=660" >control/alloc; chgrp 2000 allocations/pub
+		echo shown >allocations/pub/data'
+	by $bob run 'echo "mine 64" >control/alloc'
+	grouped $bob 2000 run 'for copy in pub:mine mine:pub; do
+		/usr/bin/python3 -c "import os, sys
+os.copy_file_range(os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_RDWR), 5, 0, 8)" \
+			allocations/{${copy%:*},${copy#*:}}/data; done'
+	is "$(tr "\0" . <allocations/mine/data | head -c 14)" ........shown.
+	is "$(tr "\0" . <allocations/pub/data | head -c 14 | tr "\n" .)" shown.........
+}
+
 # Each piece is done again that bob's next process would lack.
 test_a_copy_of_anothers_memory_outlives_resets()
 {
