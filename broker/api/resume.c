@@ -383,7 +383,7 @@ static int resume_objects(struct resume *resume)
 		r = resume_each(resume, &steps[i]);
 	if (r == 0) {
 		resume_forget_images(resume);
-		resume_forget_blocks(resume);
+		r = resume_forget_blocks(resume);
 		resume_forget_tensors(resume);
 		resume_forget_origins(resume);
 		meters_drop_rest(resume->broker->registry);
@@ -494,6 +494,7 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 			r = resume_watch(&resume);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
+	resume_give_back(&resume);
 	if (r == 0)
 		watch_records(broker->registry);
 	return r;

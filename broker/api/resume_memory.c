@@ -3,13 +3,16 @@
 #include "api/resume_private.h"
 
 #include <errno.h>
+#include <utlist.h>
 
 #include "base/crash.h"
 #include "base/def.h"
 #include "base/jobs.h"
+#include "memops/give_back.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/release.h"
+#include "memops/still_mapped.h"
 #include "memops/tensors.h"
 #include "memory/block.h"
 #include "memory/kept.h"
@@ -440,18 +443,51 @@ int resume_frees(struct resume *resume)
 static struct owner *payer_of(const struct resume *resume, uint32_t index,
 			      const struct block_record *block)
 {
-	return block->cells ? owner_find(resume->broker->registry, block->payer)
-			    : resume->payers[index];
+	return block->cells || block->freed
+		       ? owner_find(resume->broker->registry, block->payer)
+		       : resume->payers[index];
+}
+
+/*
+ * Programs may have freed memory of the host mapped. Where the last broker knew so, the
+ * housekeeper asks the kernel again, since there may be thousands. Else the kernel can be
+ * asked only after the take-over, when the last broker is dead. Until the memory is back
+ * the record says who pays: this broker may die, too. Returns: 0; -errno with a sentence.
+ */
+static int resume_freed_block(struct resume *resume, uint32_t index,
+			      const struct block_record *record, struct owner *payer)
+{
+	struct memory *memory = resume->broker->memory;
+	_cleanup_close_ int fd = kept_take(memory, RECORD_BLOCK, index);
+	bool was_mapped = record->freed && !record->backing;
+	struct block *block;
+	int r = fd < 0 ? -EBADF : block_restore(&block, memory, index, record, fd);
+
+	if (r < 0)
+		return resume_fail(resume, r, "freed block", index);
+	(void)take_fd(&fd);
+	block->payer = payer;
+	resume->blocks[index] = block;
+	if (was_mapped) {
+		still_mapped_restore(resume->broker, block);
+		return 0;
+	}
+	block->pays_descriptor = true;
+	share_restore(payer, SHARE_DESCRIPTORS, 1);
+	block_save(memory, block, 0);
+	DL_APPEND(resume->freed, block);
+	return 0;
 }
 
 /*
  * A block without an allocation was on its way back. Its memory was held until the death,
  * so peaks count the block. keep_drop_rest() follows.
  */
-void resume_forget_blocks(const struct resume *resume)
+int resume_forget_blocks(struct resume *resume)
 {
 	const struct block_record *block;
 	struct owner *payer;
+	int r = 0;
 
 	for (uint32_t i = 1; (block = records_next(resume->records, RECORD_BLOCK, &i));
 	     i++) {
@@ -459,15 +495,32 @@ void resume_forget_blocks(const struct resume *resume)
 		if (payer)
 			share_restore(payer, place_share(block->place), block->size);
 	}
-	for (uint32_t i = 1; (block = records_next(resume->records, RECORD_BLOCK, &i));
-	     i++) {
+	for (uint32_t i = 1;
+	     r == 0 && (block = records_next(resume->records, RECORD_BLOCK, &i)); i++) {
 		if (resume->blocks[i])
 			continue;
 		payer = payer_of(resume, i, block);
+		if (payer && block->place == PLACE_HOST && !block->cells) {
+			r = resume_freed_block(resume, i, block, payer);
+			continue;
+		}
 		if (payer)
 			share_give(payer, place_share(block->place), block->size);
 		if (!block->backing)
 			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
+	}
+	return r;
+}
+
+void resume_give_back(struct resume *resume)
+{
+	struct block *block;
+
+	while ((block = resume->freed)) {
+		DL_DELETE(resume->freed, block);
+		if (!still_mapped_add(resume->broker, block))
+			block_give_back(resume->broker, block->payer, block,
+					GIVE_BACK_UNTOLD);
 	}
 }
 

@@ -28,6 +28,7 @@ struct resume {
 	struct text *why;
 	struct block **blocks;
 	struct owner **payers; /* by block, of memory not made again */
+	struct block *freed;   /* memory of the host, for resume_give_back() */
 	struct allocation **allocations;
 	struct allocation **remade; /* still unknown to all others */
 	uint32_t n_remade;
@@ -82,9 +83,13 @@ int resume_freed(struct resume *resume, uint32_t index, const void *data);
 
 /*
  * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows,
- * and for blocks with one of the kernel's numbers resume_close_backings().
+ * and for blocks with one of the kernel's numbers resume_close_backings(). Those of the
+ * host are for resume_give_back(). Returns: 0; -errno with a sentence.
  */
-void resume_forget_blocks(const struct resume *resume);
+int resume_forget_blocks(struct resume *resume);
+
+/* Gives freed memory of the host back that no program has. Without registry.lock. */
+void resume_give_back(struct resume *resume);
 
 /* Closes the numbers of such blocks, and forgets the blocks. The last broker is dead. */
 void resume_close_backings(const struct resume *resume);

@@ -12,6 +12,19 @@
 /* Blocks of an owner that a round asks the kernel about, which takes some 10 us each. */
 #define LOOKS_OF_ROUND 64
 
+void still_mapped_restore(const struct broker *broker, struct block *block)
+{
+	struct owner *payer = block->payer;
+
+	/* The allocation had the descriptor until now. */
+	if (!block->pays_descriptor)
+		share_restore(payer, SHARE_DESCRIPTORS, 1);
+	block->pays_descriptor = true;
+	block_save(broker->memory, block, 0);
+	payer->shares.still_mapped += block->size;
+	DL_APPEND(payer->still_mapped, block);
+}
+
 bool still_mapped_add(struct broker *broker, struct block *block)
 {
 	struct owner *payer = block->payer;
@@ -24,12 +37,7 @@ bool still_mapped_add(struct broker *broker, struct block *block)
 	if (!host_file_is_open(block->fd))
 		return false;
 	pthread_mutex_lock(&broker->registry->lock);
-	/* The allocation had the descriptor until now. */
-	if (!block->pays_descriptor)
-		share_restore(payer, SHARE_DESCRIPTORS, 1);
-	block->pays_descriptor = true;
-	payer->shares.still_mapped += block->size;
-	DL_APPEND(payer->still_mapped, block);
+	still_mapped_restore(broker, block);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return true;
 }

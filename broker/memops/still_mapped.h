@@ -5,7 +5,7 @@
  * beyond a limit.
  *
  * The kernel tells nobody of the last unmapping: the housekeeper asks, and a request that
- * finds the owner's limit reached. A next broker does not know of such memory.
+ * finds the owner's limit reached. The next broker finds such memory by its record.
  */
 #pragma once
 
@@ -20,6 +20,9 @@ struct owner;
  * nobody has, and the block can be freed. Without registry.lock.
  */
 bool still_mapped_add(struct broker *broker, struct block *block);
+
+/* Keeps such a block of the last broker, which has a payer. Under registry.lock. */
+void still_mapped_restore(const struct broker *broker, struct block *block);
 
 /*
  * Looks at up to so many blocks of the owner, in turns, and gives those back that no

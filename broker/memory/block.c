@@ -141,6 +141,7 @@ void block_save(const struct memory *memory, const struct block *block, uint32_t
 		.cells = cells,
 		.payer = block->payer ? block->payer->uid : 0,
 		.backing = block->backing,
+		.freed = block->pays_descriptor && !cells,
 	};
 
 	records_save(memory->records, RECORD_BLOCK, block->record, &record);

@@ -75,11 +75,12 @@ struct block {
 	uint32_t n_lent; /* times that a program got the file, to write; registry.lock */
 	struct slab *slab;    /* NULL: the block serves a single allocation */
 	struct owner *payer;  /* charged for the memory, until block_free() */
-	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
+	bool pays_descriptor; /* of a slab, or freed: the payer pays a descriptor, too */
 	bool unwritten;	      /* the kernel said, after the last of n_lent: nobody has
 				 it open for writing; registry.lock */
 	uint32_t backing;     /* under registry.lock: block_record has it; 0: none */
-	struct block *prev, *next; /* of owner->still_mapped; registry.lock */
+	struct block *prev, *next; /* of owner->still_mapped, of resume->freed;
+				      registry.lock */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:

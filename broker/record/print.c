@@ -47,6 +47,8 @@ static void print_block(const void *record, struct text *text)
 		text_printf(text, " of device %u", block->place);
 	if (block->cells)
 		text_printf(text, ", a slab of uid %u", block->payer);
+	if (block->freed)
+		text_printf(text, ", freed by uid %u", block->payer);
 	if (block->backing)
 		text_printf(text, ", files are mapped by number %u", block->backing);
 }

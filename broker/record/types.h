@@ -105,10 +105,10 @@ struct block_record {
 	uint32_t place;
 	uint32_t guard;
 	uint32_t cells; /* a slab of cells: 1 and the class of their size; else 0 */
-	uint32_t payer; /* uid charged for the descriptor of a slab */
+	uint32_t payer; /* uid charged for the descriptor of a slab or of freed memory */
 	/* The kernel's number of the memory, where files of it can be mapped; 0: none. */
 	uint32_t backing;
-	uint32_t reserved;
+	uint32_t freed; /* 1: host memory without an allocation, the payer's charge */
 };
 
 enum allocation_record_flag {

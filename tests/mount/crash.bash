@@ -480,6 +480,57 @@ test_mapped_memory_of_the_host_is_given_back_after_a_death()
 	end
 }
 
+# Else each death gives the owner more memory beyond the limit.
+test_freed_host_memory_that_a_program_has_mapped_is_charged_by_the_next_broker()
+{
+	local before program
+	needs_root 'no other broker lets programs map'
+	keep
+	# The worker's process and the file of its output are kept from now on.
+	say alloc 'x 4M kind=host'
+	rmdir "$O/allocations/x"
+	eventually '[ "$(held_of_host)" = 0 ]'
+	before=$(kept)
+	say alloc 'x 4M kind=host'
+	maps_freed "$T/mapped" &
+	program=$!
+	eventually '[ -e "$T/mapped" ]'
+	is "$(held_of_host)" $((4 << 20))
+	survives_twice held_of_host $((4 << 20))
+	say alloc 'x 1M kind=host'
+	is "$(held_of_host)" $((5 << 20))
+	rm "$T/mapped"
+	wait "$program"
+	eventually '[ "$(held_of_host)" = $((1 << 20)) ]'
+	rmdir "$O/allocations/x"
+	eventually '[ "$(held_of_host)" = 0 ]'
+	! grep -v ' 0$' "$O/owners/$UID/current" || fail 'it is charged still'
+	kept_again "$before"
+	is "$(python3 "$here/backing.py" "$(<"$T/own/pid")")" ''
+	end
+}
+
+test_host_memory_that_was_being_freed_and_is_mapped_is_charged_by_the_next_broker()
+{
+	local image program
+	needs_root 'no other broker lets programs map'
+	needs_kernels
+	keep
+	mkdir "$O/modules/faults"
+	cp "$GPUMEM_KERNELS/faults.ptx" "$O/modules/faults/image"
+	image=$(held_of_host)
+	say alloc 'x 4M kind=host'
+	say launch 'faults endless grid=1 block=1 wait=0 x'
+	maps_freed "$T/mapped" &
+	program=$!
+	eventually '[ -e "$T/mapped" ]'
+	survives_twice held_of_host $(((4 << 20) + image))
+	rm "$T/mapped"
+	wait "$program"
+	eventually '[ "$(held_of_host)" = "$image" ]'
+	end
+}
+
 # A mount may have had millions of numbers. One that is left was never noted, or its memory
 # was being freed.
 test_the_next_broker_takes_back_numbers_that_are_left_and_no_others()

@@ -65,6 +65,28 @@ say()
 	echo "$2" >"$O/control/$1"
 }
 
+# maps_freed FILE: has freed memory mapped from when FILE is there until it is removed.
+maps_freed()
+{
+	py "$O" "$1" <<-'EOF'
+		path = f"{sys.argv[1]}/allocations/x"
+		memory = mmap.mmap(os.open(path + "/data", os.O_RDWR), 4 << 20)
+		memory[0:4] = b"kept"
+		os.rmdir(path)
+		with open(sys.argv[2], "w"):
+		    pass
+		while os.path.exists(sys.argv[2]):
+		    time.sleep(0.01)
+		assert memory[0:4] == b"kept"
+	EOF
+}
+
+# Host memory that the owner is charged for.
+held_of_host()
+{
+	value_of "$O/owners/$UID/current" host
+}
+
 # All of the objects that is promised to stay, bytes included.
 everything()
 {

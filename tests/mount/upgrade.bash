@@ -55,6 +55,25 @@ test_a_newer_program_follows_and_all_is_there()
 	end_upgraded
 }
 
+test_freed_host_memory_that_a_program_has_mapped_is_charged_after_an_upgrade()
+{
+	local program
+	needs_root 'no other broker lets programs map'
+	installed
+	keep
+	say alloc 'x 4M kind=host'
+	maps_freed "$T/mapped" &
+	program=$!
+	eventually '[ -e "$T/mapped" ]'
+	replace "$GPUMEMD"
+	upgraded
+	is "$(held_of_host)" $((4 << 20))
+	rm "$T/mapped"
+	wait "$program"
+	eventually '[ "$(held_of_host)" = 0 ]'
+	end_upgraded
+}
+
 test_an_upgrade_is_asked_for_during_another()
 {
 	local keeper
