@@ -157,6 +157,40 @@ assert shown["allocations"][0]["kind"] is None, shown["allocations"]
 '
 }
 
+# calls ARG...: how many system calls the command makes. It is traced, and the leak sanitizer
+# can't work then.
+calls()
+{
+	ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" \
+		python3 "$here/calls.py" "${AS[@]}" "$gpumem_path" "$@"
+}
+
+# Else another user makes `ls` slow for everybody. Each name is a question to the broker, and
+# in others' folders it is asked for their sizes alone.
+test_a_list_asks_little_about_allocations_of_others()
+{
+	local few few_of_mine
+	needs_root 'several users'
+	[ "${GPUMEM_AS-root}" = root ] || skip 'one user only'
+	local AS=(setpriv --reuid=1001 --regid=1001 --clear-groups)
+	by 1001 run 'mkdir allocations/mine; echo "mine/x 1M" >control/alloc'
+	by 1002 run 'mkdir allocations/other'
+	few=$(calls ls) few_of_mine=$(calls ls -u 1001)
+	by 1002 run 'seq -f "other/%g 1" 300 >control/alloc; mkdir -m 777 allocations/other/folder'
+	[ "$(calls ls)" -lt $((few + 400)) ] || fail "$few calls, and $(calls ls) with 300 of another"
+	[ "$(calls ls -u 1001)" -lt $((few_of_mine + 30)) ] ||
+		fail "$few_of_mine calls, and $(calls ls -u 1001) with 300 of another"
+	is "$(names_of -u 1001)" 'mine/ '
+	by 1001 run 'echo "other/folder/x 2M" >control/alloc; mkdir allocations/other/folder/empty'
+	gpumem ls -r -u 1001 >"$T/said"
+	is "$(sed -n '/^NAME/,/^$/p' "$T/said" | cut -f 1,5 | xargs)" \
+		'NAME SIZE other/folder/x 2097152 mine/x 1048576'
+	is "$(sed -n '/^FOLDER/,$p' "$T/said" | cut -f 1,4,5 | xargs)" \
+		'FOLDER ALLOCATIONS SIZE other/ 1 2097152 other/folder/ 1 2097152 mine/ 1 1048576 other/folder/empty/ 0 0'
+	is "$(names_of -u 1001)" 'other/ mine/ '
+	is "$(names_of)" 'other/ mine/ '
+}
+
 # ---- verbs ----
 
 test_a_verb_prints_the_answer()

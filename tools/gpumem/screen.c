@@ -347,12 +347,15 @@ int screen_print(const struct screen *screen, const struct mount *mount,
 				     struct text *) = {
 		print_gpus, print_users, print_allocations, print_folders, print_programs,
 	};
-	_cleanup_snapshot_ struct snapshot snapshot = { 0 };
+	_cleanup_snapshot_ struct snapshot snapshot = {
+		.user = screen->user,
+		.all_folders = screen->folders,
+	};
 	int r = snapshot_read(&snapshot, mount, why);
 
 	if (r)
 		return r;
-	snapshot_filter(&snapshot, screen->user, screen->gpu);
+	snapshot_filter(&snapshot, screen->gpu);
 	snapshot_sort(&snapshot, screen->sort);
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
 		_cleanup_text_ struct text table = TEXT_INIT;

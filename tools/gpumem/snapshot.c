@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,7 +52,7 @@ static void folder_close(struct folder *folder)
 
 static int folder_open_at(struct folder *folder, int at, const char *name)
 {
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	folder->dir = fd < 0 ? NULL : fdopendir(fd);
 	return folder->dir ? 0 : -errno;
@@ -63,26 +64,34 @@ static int folder_open(struct folder *folder, const struct mount *mount, const c
 }
 
 /*
- * Opens the next folder in a folder, O_PATH: a folder that this user may not read is
- * listed, too. Returns: the name, with the descriptor and what stat says of it; NULL at
- * the end.
+ * The next folder in a folder. One call for each: others may have a hundred thousand.
+ * Returns: the name, with what stat says of it; NULL at the end.
  */
-static const char *folder_next(struct folder *folder, int *ret_fd, struct stat *ret_stat)
+static const char *folder_next(struct folder *folder, struct stat *ret_stat)
 {
 	const struct dirent *entry;
 
 	while ((entry = readdir(folder->dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		_cleanup_close_ int fd =
-			openat(dirfd(folder->dir), entry->d_name,
-			       O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd < 0 || fstat(fd, ret_stat))
-			continue;
-		*ret_fd = take_fd(&fd);
-		return entry->d_name;
+		if (entry->d_name[0] != '.' &&
+		    !fstatat(dirfd(folder->dir), entry->d_name, ret_stat,
+			     AT_SYMLINK_NOFOLLOW) &&
+		    S_ISDIR(ret_stat->st_mode))
+			return entry->d_name;
 	}
 	return NULL;
+}
+
+/*
+ * Opens what folder_next() has named. The owner of the folder may have exchanged it
+ * since: *ret_stat is of what was opened. Returns: a descriptor, O_PATH; -errno.
+ */
+static int folder_enter(const struct folder *folder, const char *name,
+			struct stat *ret_stat)
+{
+	_cleanup_close_ int fd = openat(dirfd(folder->dir), name,
+					O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 || fstat(fd, ret_stat) ? -errno : take_fd(&fd);
 }
 
 /* Extends a list of n by a zeroed element. Returns: the list; NULL: no memory. */
@@ -120,13 +129,13 @@ static int read_gpus(struct snapshot *snapshot, const struct mount *mount)
 	_cleanup_(folder_close) struct folder devices = { 0 };
 	struct stat st;
 	const char *name;
-	int fd, r = folder_open(&devices, mount, "devices");
+	int r = folder_open(&devices, mount, "devices");
 
 	if (r)
 		return r;
-	while ((name = folder_next(&devices, &fd, &st))) {
+	while ((name = folder_next(&devices, &st))) {
 		_cleanup_text_ struct text status = TEXT_INIT;
-		_cleanup_close_ int own = fd;
+		_cleanup_close_ int fd = folder_enter(&devices, name, &st);
 		struct gpu *gpus =
 			list_grow(snapshot->gpus, snapshot->n_gpus, sizeof(*gpus));
 
@@ -252,40 +261,149 @@ static int add_allocation(struct snapshot *snapshot, const char *before, const c
 	return 0;
 }
 
-/* Reads a folder with all that is in it; before: its name with a `/`, or nothing. */
-static int read_folder(struct snapshot *snapshot, int at, const char *path,
+/* Reads allocations. */
+struct reading {
+	struct snapshot *snapshot;
+	const struct mount *mount;
+	uid_t caller;
+	uint64_t n_left; /* of the chosen user's, not found yet; SIZE_UNKNOWN */
+};
+
+static bool is_user(const char *word, uid_t uid, const char *name)
+{
+	char number[16];
+
+	snprintf(number, sizeof number, "%u", uid);
+	return strcmp(word, name) == 0 || strcmp(word, number) == 0;
+}
+
+/* Whether the user is the chosen one. Returns: 0; 1; -ENOMEM. */
+static int is_chosen(const struct reading *reading, uid_t uid)
+{
+	struct snapshot *snapshot = reading->snapshot;
+	const char *name;
+
+	if (!snapshot->user)
+		return 1;
+	name = user_name(snapshot, reading->mount, uid);
+	return name ? is_user(snapshot->user, uid, name) : -ENOMEM;
+}
+
+static int read_folder(struct reading *reading, int at, const char *path,
+		       const char *before, struct sums *in);
+
+/*
+ * Reads an allocation, or a folder with all that is in it. With a chosen user nothing is
+ * read of others' allocations, and others' folders are for read_rest(). Returns: 0;
+ * -ENOMEM.
+ */
+static int read_entry(struct reading *reading, const struct folder *folder,
+		      const char *name, struct stat *st, const char *before,
+		      struct sums *in)
+{
+	struct snapshot *snapshot = reading->snapshot;
+	_cleanup_text_ struct text status = TEXT_INIT;
+	_cleanup_close_ int fd = -1;
+	int r, chosen = is_chosen(reading, st->st_uid);
+	struct allocation *all;
+
+	if (chosen < 0 || (!chosen && !is_folder(st)))
+		return chosen;
+	if (!is_folder(st) && may_read(st, reading->caller)) {
+		fd = folder_enter(folder, name, st);
+		if (fd < 0)
+			return 0;
+	}
+	r = add_allocation(snapshot, before, name, in, st);
+	if (r)
+		return r;
+	all = &snapshot->allocations[snapshot->n_allocations - 1];
+	all->unread = !chosen;
+	/* The list of allocations grows, names and sums stay where they are. */
+	if (all->folder)
+		return chosen ? read_folder(reading, dirfd(folder->dir), name, all->name,
+					    all->folder)
+			      : 0;
+	reading->n_left -= reading->n_left > 0;
+	if (fd >= 0 && !file_read(fd, "status", &status))
+		allocation_take(all, &status);
+	return 0;
+}
+
+/* before: the name of the folder with a `/`, or nothing. */
+static int read_folder(struct reading *reading, int at, const char *path,
 		       const char *before, struct sums *in)
 {
 	_cleanup_(folder_close) struct folder folder = { 0 };
-	uid_t user = geteuid();
 	struct stat st;
 	const char *name;
-	int fd, r = folder_open_at(&folder, at, path);
+	int r = folder_open_at(&folder, at, path);
 
 	/* A folder that this user may not read, or that is gone, is listed alone. */
 	if (r)
 		return in ? 0 : r;
-	while (r == 0 && (name = folder_next(&folder, &fd, &st))) {
-		_cleanup_text_ struct text status = TEXT_INIT;
-		_cleanup_close_ int own = fd;
-		struct allocation *all;
+	while (r == 0 && (name = folder_next(&folder, &st)))
+		r = read_entry(reading, &folder, name, &st, before, in);
+	return r;
+}
 
-		r = add_allocation(snapshot, before, name, in, &st);
-		if (r)
-			return r;
-		all = &snapshot->allocations[snapshot->n_allocations - 1];
-		/* The list of allocations grows, names and sums stay where they are. */
-		if (all->folder)
-			r = read_folder(snapshot, fd, ".", all->name, all->folder);
-		else if (may_read(&st, user) && !file_read(fd, "status", &status))
-			allocation_take(all, &status);
+/* Reads others' folders, until all of the chosen user's allocations are found. */
+static int read_rest(struct reading *reading)
+{
+	struct snapshot *snapshot = reading->snapshot;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < snapshot->n_allocations; i++) {
+		const struct allocation *all = &snapshot->allocations[i];
+
+		if (!all->unread)
+			continue;
+		if (!reading->n_left && !snapshot->all_folders)
+			break;
+		_cleanup_close_ int fd = mount_allocation(reading->mount, all->name);
+
+		if (fd >= 0)
+			r = read_folder(reading, fd, ".", all->name, all->folder);
 	}
 	return r;
 }
 
+/*
+ * The allocations of a user, with those being made. `owners` has all who have any.
+ * Returns: SIZE_UNKNOWN: the broker has another name for the user.
+ */
+static uint64_t count_of(const struct mount *mount, const char *user)
+{
+	_cleanup_text_ struct text current = TEXT_INIT;
+	_cleanup_free_ char *name = NULL;
+	const struct passwd *entry = getpwnam(user);
+	uint64_t uid = entry ? entry->pw_uid : 0;
+	char path[40];
+	int r;
+
+	if (!entry && number_parse(user, &uid))
+		return SIZE_UNKNOWN;
+	snprintf(path, sizeof path, "owners/%u/current", (uid_t)uid);
+	r = mount_read(mount, path, &current);
+	if (r)
+		return r == -ENOENT ? 0 : SIZE_UNKNOWN;
+	name = read_name(mount, (uid_t)uid);
+	return name && is_user(user, (uid_t)uid, name)
+		       ? number_of(&current, "allocations")
+		       : SIZE_UNKNOWN;
+}
+
 static int read_allocations(struct snapshot *snapshot, const struct mount *mount)
 {
-	return read_folder(snapshot, mount->fd, "allocations", "", NULL);
+	struct reading reading = {
+		.snapshot = snapshot,
+		.mount = mount,
+		.caller = geteuid(),
+		.n_left = snapshot->user ? count_of(mount, snapshot->user) : SIZE_UNKNOWN,
+	};
+
+	return read_folder(&reading, mount->fd, "allocations", "", NULL)
+		       ?: read_rest(&reading);
 }
 
 /* The users of allocations, those with the largest first. */
@@ -511,17 +629,15 @@ static void count_in_folders(const struct allocation *allocation)
 
 static bool is_kept(const struct allocation *allocation, const char *user, int gpu)
 {
-	char uid[16];
-
-	snprintf(uid, sizeof uid, "%u", allocation->uid);
-	if (user && strcmp(user, allocation->owner) != 0 && strcmp(user, uid) != 0)
+	if (user && !is_user(user, allocation->uid, allocation->owner))
 		return false;
 	return allocation->folder || gpu < 0 || gpu == allocation->device;
 }
 
-void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu)
+void snapshot_filter(struct snapshot *snapshot, int gpu)
 {
 	struct allocation *all = snapshot->allocations;
+	const char *user = snapshot->user;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < snapshot->n_allocations; i++)

@@ -46,9 +46,14 @@ struct allocation {
 	struct sums
 		*folder;   /* its own; NULL: it is an allocation. The name ends in `/` */
 	unsigned int mode; /* of a folder */
+	bool unread;	   /* a folder of which nothing is read */
 };
 
 struct snapshot {
+	/* The caller's, for all functions below. */
+	const char *user; /* only this user's allocations are wanted; NULL: all */
+	bool all_folders; /* folders of this user are wanted, even in those of others */
+
 	struct gpu *gpus;
 	size_t n_gpus;
 	struct user *users;
@@ -71,9 +76,8 @@ bool snapshot_has_key(const char *key);
 /* The key behind a key, around in a circle. */
 const char *snapshot_next_key(const char *key);
 
-/* Keeps only allocations of a user; NULL: of all. Keeps only those of a GPU; negative:
- * of all. Sums up what the folders have of these; others than the user's with nothing in
- * them go. */
-void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu);
+/* Keeps only allocations of the user and of a GPU; negative: of all. Sums up what the
+ * folders have of these; others than the user's with nothing in them go. */
+void snapshot_filter(struct snapshot *snapshot, int gpu);
 
 #define _cleanup_snapshot_ _cleanup_(snapshot_deinit)
