@@ -294,14 +294,21 @@ static int guests_revise(struct revision *revision)
 	return r;
 }
 
-/* The withdrawal of memory that the op uses from its worker; NULL. */
+/*
+ * The withdrawal of memory that the op uses from its worker; NULL. A withdrawal that came
+ * while the op was on its way to a process that had ended waits for the op, which begins
+ * again.
+ */
 static struct withdrawal *guest_bar(const struct op *op)
 {
-	struct withdrawal *withdrawal = NULL;
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		struct withdrawal *withdrawal =
+			withdrawal_find(op->work.uses[i].allocation, op->worker);
 
-	for (unsigned int i = 0; i < op->work.n_uses && !withdrawal; i++)
-		withdrawal = withdrawal_find(op->work.uses[i].allocation, op->worker);
-	return withdrawal;
+		if (withdrawal && !work_is_before(&op->work, &withdrawal->op.work))
+			return withdrawal;
+	}
+	return NULL;
 }
 
 bool guest_is_barred(struct op *op)

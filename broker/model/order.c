@@ -57,6 +57,15 @@ bool work_has_begun(const struct work *work)
 	return work->sending || work->sent || work->within;
 }
 
+bool work_is_before(const struct work *work, const struct work *after)
+{
+	for (unsigned int i = 0; i < after->n_predecessors; i++) {
+		if (after->predecessors[i].work == work)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Such uses never wait for one another, and there may be thousands: they are at the end
  * of the allocation's list.

@@ -167,6 +167,9 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 /* Whether a work of a chain or within a worker is on its way to the worker, or there. */
 bool work_has_begun(const struct work *work);
 
+/* Whether the second work waits for the first one. */
+bool work_is_before(const struct work *work, const struct work *after);
+
 /*
  * Puts the work at the end of the order, where it waits for `most` works at most. Each
  * of a thousand reads would wait for each of a thousand writes before them: without a
