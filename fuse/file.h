@@ -16,10 +16,9 @@ struct file;
  * request exactly once. */
 struct file_type {
 	bool outlives; /* a descriptor is good after the broker's death */
-	bool cached;   /* reads never wait, so the kernel may read into its own pages */
 	void (*read)(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		     const struct fuse_file_info *info);
-	/* A read for the kernel's own pages, where cached is not set; NULL: EINVAL. */
+	/* A read for the kernel's own pages; NULL: EINVAL. */
 	void (*refuse)(struct file *file, fuse_req_t req);
 	void (*write)(struct file *file, fuse_req_t req, const char *bytes, size_t size,
 		      off_t offset, const struct fuse_file_info *info);

@@ -127,7 +127,6 @@ static void written_free(struct file *file, fuse_req_t req)
 }
 
 static const struct file_type written_type = {
-	.cached = true,
 	.read = written_read,
 	.write = written_write,
 	.close = written_close,
@@ -160,6 +159,7 @@ void file_upload_open(struct view *view, fuse_req_t req, const struct node *node
 	if (writes && caller.pid > 0)
 		remember(&view->files, written, caller.pid);
 	info->direct_io = 1;
+	info->keep_cache = 1;
 	info->noflush = !writes;
 	file_reply(req, &written->file, info);
 }

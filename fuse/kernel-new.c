@@ -34,6 +34,7 @@ bool kernel_can_map(void)
 int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)
 {
 	info->direct_io = 1;
+	info->keep_cache = !backing; /* the kernel refuses both */
 	info->parallel_direct_writes = 1;
 	info->backing_id = backing;
 	return fuse_reply_open(req, info);

@@ -131,6 +131,7 @@ bool kernel_can_map(void)
 int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)
 {
 	info->direct_io = 1;
+	info->keep_cache = !backing; /* the kernel refuses both */
 	extra.open = true;
 	extra.open_flags =
 		FOPEN_PARALLEL_DIRECT_WRITES | (backing ? FOPEN_PASSTHROUGH : 0);

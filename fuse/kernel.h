@@ -13,11 +13,12 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Background requests that may be under way; the kernel holds the others back. Only
- * RELEASE is one, which is answered at once. A user may close thousands of files in one
- * call: with a larger number all others would wait behind these.
+ * Background requests that may be under way; the kernel holds the others back, by default
+ * all but 12. Only RELEASE is one. A user may close thousands of files in one call: a
+ * lease that another program has closed would still be there when that program asks for
+ * the memory.
  */
-#define KERNEL_BACKGROUND_MAX 64
+#define KERNEL_BACKGROUND_MAX 65535
 
 /*
  * FUSE_CAP_ASYNC_READ: reads ahead would wait in the background, and readahead(2) would

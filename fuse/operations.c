@@ -145,13 +145,18 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 /*
  * readahead(2), sendfile(2), splice(2) and faults of mappings read into the kernel's own
  * pages, and such reads name no lock owner. The kernel locks the pages until the answer,
- * and open(2), write(2) and close(2) of anybody wait for these locks, deaf to signals. So
- * files with reads that may wait give the kernel no pages. Programs that get EINVAL from
- * sendfile(2) or splice(2) go on with read(2).
+ * and open(2), write(2) and close(2) of anybody wait for these locks, deaf to signals. The
+ * pages are those of the file, whoever has it open, so a new text that one descriptor
+ * still writes would be shown to others. So the kernel gets no pages. Programs that get
+ * EINVAL from sendfile(2) or splice(2) go on with read(2).
+ *
+ * The pages of refused reads stay until the file goes. An open leaves them (keep_cache):
+ * to drop them takes half a second for those of 4 GiB, and longer for a page that is
+ * mapped many thousand times.
  */
-static bool may_read(const struct file *file, const struct fuse_file_info *info)
+static bool may_read(const struct fuse_file_info *info)
 {
-	return file->type->cached || info->lock_owner;
+	return info->lock_owner;
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
@@ -161,7 +166,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
 	if (!file)
 		return;
-	if (may_read(file, info))
+	if (may_read(info))
 		file->type->read(file, req, size, offset, info);
 	else if (file->type->refuse)
 		file->type->refuse(file, req);

@@ -16,8 +16,9 @@
 #include "op/op.h"
 #include "process/broker.h"
 
-#define LINES_IN_TURN  32 /* lines of a batch that a thread runs before other work */
-#define BLANKS_IN_TURN 256 /* blank lines */
+#define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
+#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over */
+#define BLANK_LINE    64    /* at least, for each */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -41,7 +42,7 @@ struct control {
 	/*
 	 * The last line that was started and failed, and the bytes behind the line. When
 	 * a program retries the same bytes, the error is repeated and the line is not run
-	 * twice. They are the same if as many, and the first LINE_MAX_LENGTH are the same.
+	 * twice.
 	 */
 	struct {
 		size_t length;
@@ -247,9 +248,19 @@ static size_t control_taken(const struct control *control, size_t position)
 	return position > control->n_before ? position - control->n_before : 0;
 }
 
+/* FNV-1a of words: there may be a MiB, and a thread of the view looks at them. */
 static uint64_t refused_hash(const char *bytes, size_t length)
 {
-	return text_hash(bytes, MIN(length, (size_t)LINE_MAX_LENGTH));
+	uint64_t hash = text_hash(bytes, length % sizeof(uint64_t));
+
+	bytes += length % sizeof(uint64_t);
+	for (size_t i = 0; i < length / sizeof(uint64_t); i++) {
+		uint64_t word;
+
+		memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+		hash = (hash ^ word) * 0x100000001b3;
+	}
+	return hash;
 }
 
 static void control_remember(struct control *control, int error)
@@ -410,7 +421,7 @@ static bool control_keep_tail(struct control *control)
  * is no room for the answer.
  */
 static bool control_next_line(struct control *control, const char **ret_line,
-			      size_t *ret_length)
+			      size_t *ret_length, bool *ret_blank)
 {
 	size_t rest = control->n_batch - control->position;
 	const char *line = control->batch + control->position;
@@ -429,8 +440,8 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	control->line_start = control->position;
 	control->position += *ret_length + (end ? 1 : 0);
 	control->line_number++;
-	return line_is_blank(line, *ret_length) ||
-	       control_has_room(control, control->line_start);
+	*ret_blank = line_is_blank(line, *ret_length);
+	return *ret_blank || control_has_room(control, control->line_start);
 }
 
 /*
@@ -443,22 +454,24 @@ static bool control_next_line(struct control *control, const char **ret_line,
  */
 static void control_go_held(struct control *control)
 {
-	unsigned int n_left = LINES_IN_TURN, n_blank_left = BLANKS_IN_TURN;
+	unsigned int n_left = LINES_IN_TURN;
+	size_t blank_left = BLANK_IN_TURN;
 	const char *line;
 	size_t length;
+	bool blank;
 
 	control->looping = true;
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
-	       control_next_line(control, &line, &length)) {
-		bool blank = line_is_blank(line, length);
-
-		if (!blank)
+	       control_next_line(control, &line, &length, &blank)) {
+		if (blank)
+			blank_left -= MIN(blank_left, MAX(length, (size_t)BLANK_LINE));
+		else
 			control_run(control, line, length);
-		if (!control->line_pending && --*(blank ? &n_blank_left : &n_left) > 0)
+		if (blank ? blank_left > 0 : !control->line_pending && --n_left > 0)
 			continue;
 		control->looping = false;
 		pthread_mutex_unlock(&control->lock);
-		if (n_left == 0 || n_blank_left == 0)
+		if (n_left == 0 || blank_left == 0)
 			workqueue_add(control->broker->workqueue, control->caller.uid,
 				      &control->rest);
 		return;

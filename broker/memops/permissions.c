@@ -53,6 +53,7 @@
 #include "model/save_module.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
+#include "process/orphans.h"
 #include "process/processes.h"
 
 struct rights {
@@ -509,6 +510,7 @@ static int change_rights(struct revision *revision, struct rights rights,
 		r = descriptor_take(allocation, refusal);
 	if (r < 0)
 		return r;
+	orphans_note_change(revision->broker, allocation);
 	rights_set(allocation, rights);
 	if ((rights_shrink(&revision->before, &rights) &&
 	     guests_turn_away(allocation, &revision->ready) < 0) ||

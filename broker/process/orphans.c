@@ -2,6 +2,7 @@
 #include "process/orphans.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -38,6 +39,8 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
 	/* The number may be of another process by now. */
 	if (process_start(pid) != record->start || process_has_ended(pidfd))
 		return 0;
+	/* Linux does that, but a process may have changed its death signal. */
+	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
 	orphan = calloc(1, sizeof(*orphan));
 	if (!orphan)
 		return -ENOMEM;
@@ -47,6 +50,7 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
 		.pid = pid,
 		.uid = record->owner,
 		.busy = record->busy,
+		.last_id = broker->registry->next_id[ID_ALLOCATION],
 		.mover = record->mover,
 		.record = index,
 	};
@@ -77,11 +81,18 @@ void orphans_retry(struct broker *broker)
 			      reclaimed_of(place_at(place)));
 }
 
+void orphans_note_change(const struct broker *broker, struct allocation *allocation)
+{
+	if (broker->processes->orphans)
+		allocation->orphans_write = true;
+}
+
 /* Which groups the user is in is not known, so a group that may write counts. */
 static bool may_write(const struct orphan *orphan, const struct allocation *allocation)
 {
-	return orphan->busy && kind_is_durable(allocation->kind) &&
-	       (orphan->mover || orphan->uid == 0 ||
+	return orphan->busy && allocation->id <= orphan->last_id &&
+	       kind_is_durable(allocation->kind) &&
+	       (orphan->mover || orphan->uid == 0 || allocation->orphans_write ||
 		orphan->uid == allocation->owner->uid || allocation->mode & 022);
 }
 

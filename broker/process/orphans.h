@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct allocation;
 struct broker;
 struct process_record;
 struct work;
@@ -27,7 +28,8 @@ struct orphan {
 	pid_t pid;
 	uid_t uid;
 	bool busy;
-	bool mover;	 /* may write all memory */
+	bool mover;	  /* may write all memory */
+	uint64_t last_id; /* of the allocations that were there */
 	uint32_t record; /* 0: none */
 	struct orphan *prev, *next;
 };
@@ -47,6 +49,9 @@ struct work *orphan_free(struct orphan *orphan);
 
 /* Lets those try again who wait for memory. After orphan_free(), with no lock held. */
 void orphans_retry(struct broker *broker);
+
+/* Call before a change of rights: what an orphan has mapped stays mapped there. */
+void orphans_note_change(const struct broker *broker, struct allocation *allocation);
 
 /*
  * Keeps a work while an orphan may write memory that the work uses. Returns: whether the

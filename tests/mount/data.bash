@@ -494,6 +494,29 @@ test_sendfile_sees_what_was_changed_since()
 	done
 }
 
+# The kernel's pages are those of the file, and a new text is of the descriptor that writes.
+test_a_text_that_is_being_written_is_shown_to_nobody()
+{
+	local said
+	echo 'x 4K' >control/alloc
+	echo '{"a":{"dtype":"U8","shape":[16],"data_offsets":[0,16]}}' >allocations/x/tensors
+	said=$(py <<-'EOF'
+		reader = os.open("allocations/x/tensors", os.O_RDONLY)
+		writer = os.open("allocations/x/tensors", os.O_RDWR)
+		os.pwrite(writer, b"X", 0)
+		if os.fork() == 0:
+		    # the kernel reads into its page; SIGBUS when that is refused
+		    mmap.mmap(writer, 16, mmap.MAP_PRIVATE, mmap.PROT_READ)[0]
+		    os._exit(0)
+		os.wait()
+		sent = os.memfd_create("sent")
+		n = attempt(os.sendfile, sent, reader, 0, 4096)
+		print(n if n == "EINVAL" else os.pread(sent, 1, 0), os.pread(reader, 1, 0))
+	EOF
+	)
+	[[ $said == @(EINVAL|"b'{'")" b'{'" ]] || fail "$said"
+}
+
 test_programs_that_try_sendfile_first_copy_data()
 {
 	echo 'x 3000000' >control/alloc

@@ -52,6 +52,18 @@ Test(control, so_does_a_batch_of_blank_lines)
 	cr_expect(not(pthread_equal(runner, pthread_self())));
 }
 
+Test(control, so_do_a_few_blank_lines_that_are_long)
+{
+	char lines[40000];
+
+	memset(lines, ' ', sizeof(lines));
+	for (int i = 4000; i < 40000; i += 4000)
+		lines[i] = '\n';
+	memcpy(lines + sizeof(lines) - 8, "\nsay n\n", 8);
+	expect_write(lines, 0, sizeof(lines) - 1);
+	cr_expect(not(pthread_equal(runner, pthread_self())));
+}
+
 Test(control, answers_of_a_batch_are_parted_by_an_empty_line)
 {
 	expect_write("say one\nsay two\n", 0, 16);
@@ -155,6 +167,18 @@ Test(control, other_bytes_of_the_same_length_are_run_after_a_failure)
 {
 	expect_write("burst\nsay b\n", -EIO, 0);
 	expect_write("burst\nsay c\n", -EIO, 0);
+	expect_ran("burst;burst;");
+}
+
+Test(control, so_are_bytes_that_differ_at_the_end_of_many)
+{
+	static char lines[8192] = "burst\n";
+
+	memset(lines + 6, '\n', sizeof(lines) - 7);
+	memcpy(lines + sizeof(lines) - 7, "say b\n", 6);
+	expect_write(lines, -EIO, 0);
+	lines[sizeof(lines) - 3] = 'c';
+	expect_write(lines, -EIO, 0);
 	expect_ran("burst;burst;");
 }
 

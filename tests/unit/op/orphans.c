@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "memops/data.h"
 #include "model/registry.h"
 #include "op/op.h"
 #include "record/types.h"
@@ -93,9 +94,13 @@ static void is_kept_back(const char *name, struct orphan *orphan)
 	cr_expect(eq(long, (long)written, 4));
 }
 
-Test(orphans, the_memory_of_the_owner_waits)
+Test(orphans, host_memory_of_the_owner_waits)
 {
 	is_kept_back("x", orphan_of(of_child()));
+}
+
+Test(orphans, device_memory_of_the_owner_waits)
+{
 	is_kept_back("y", orphan_of(of_child()));
 }
 
@@ -114,11 +119,36 @@ Test(orphans, memory_that_another_user_may_write_waits_for_that_user)
 	struct orphan *orphan;
 
 	record.owner = OWNER + 1;
+	cr_assert(eq(int, command_say(broker, "alloc", "all 4096 mode=666\n"), 0));
 	orphan = orphan_of(record);
 	cr_expect(eq(long, (long)write_word((char *)"x"), 4));
-	end(orphan);
+	is_kept_back("all", orphan);
+}
+
+/* The process has it mapped, whatever the mode is now. */
+Test(orphans, memory_that_was_shut_meanwhile_waits)
+{
+	struct process_record record = of_child();
+	struct orphan *orphan;
+
+	record.owner = OWNER + 1;
 	cr_assert(eq(int, command_say(broker, "alloc", "all 4096 mode=666\n"), 0));
-	is_kept_back("all", orphan_of(record));
+	orphan = orphan_of(record);
+	cr_assert(eq(int,
+		     broker_change(broker, OBJECT_ALLOCATION,
+				   allocation_named(broker, "all"), &nobody_special, 0600,
+				   (uid_t)-1, (gid_t)-1),
+		     0));
+	is_kept_back("all", orphan);
+}
+
+Test(orphans, memory_that_was_made_later_does_not_wait)
+{
+	struct orphan *orphan = orphan_of(of_child());
+
+	cr_assert(eq(int, command_say(broker, "alloc", "new 4096\n"), 0));
+	cr_expect(eq(long, (long)write_word((char *)"new"), 4));
+	end(orphan);
 }
 
 Test(orphans, who_had_nothing_to_do_keeps_no_memory_back)
