@@ -15,9 +15,13 @@ static bool grants(unsigned int mode, int wanted)
 	return (mode & (unsigned int)wanted) == (unsigned int)wanted;
 }
 
-/* Of a sender who is neither the owner nor has the file's group as the first of his own.
- * Groups take long to read, and often don't matter. */
-static int check_other(fuse_req_t req, const struct stat *stat, int wanted)
+/*
+ * Of a sender who is neither the owner nor has the file's group as the first of his own.
+ * Groups take long to read, and often don't matter. Where they matter and may not be
+ * read, what the kernel has found stands.
+ */
+static int check_other(fuse_req_t req, const struct stat *stat, int wanted,
+		       bool reads_groups)
 {
 	_cleanup_identity_ struct identity identity = { 0 };
 	bool group = grants(stat->st_mode >> 3, wanted);
@@ -26,6 +30,8 @@ static int check_other(fuse_req_t req, const struct stat *stat, int wanted)
 
 	if (group == others)
 		return others ? 0 : -EACCES;
+	if (!reads_groups)
+		return 0;
 	error = identity_init(&identity, req);
 	if (error)
 		return error;
@@ -36,7 +42,8 @@ static int check_other(fuse_req_t req, const struct stat *stat, int wanted)
 	return others ? 0 : -EACCES;
 }
 
-int access_check(struct view *view, fuse_req_t req, const struct node *node, int wanted)
+static int check(struct view *view, fuse_req_t req, const struct node *node, int wanted,
+		 bool reads_groups)
 {
 	const struct caller caller = caller_of(req);
 	struct stat stat;
@@ -52,7 +59,7 @@ int access_check(struct view *view, fuse_req_t req, const struct node *node, int
 		return grants(stat.st_mode >> 6, wanted) ? 0 : -EACCES;
 	if (caller.gid == stat.st_gid)
 		return grants(stat.st_mode >> 3, wanted) ? 0 : -EACCES;
-	return check_other(req, &stat, wanted);
+	return check_other(req, &stat, wanted, reads_groups);
 }
 
 int access_check_open(struct view *view, fuse_req_t req, const struct node *node,
@@ -63,5 +70,10 @@ int access_check_open(struct view *view, fuse_req_t req, const struct node *node
 				      [O_RDWR] = R_OK | W_OK,
 				      [O_ACCMODE] = R_OK | W_OK };
 
-	return access_check(view, req, node, wanted[info->flags & O_ACCMODE]);
+	return check(view, req, node, wanted[info->flags & O_ACCMODE], true);
+}
+
+int access_check_truncate(struct view *view, fuse_req_t req, const struct node *node)
+{
+	return check(view, req, node, W_OK, false);
 }

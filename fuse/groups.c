@@ -196,9 +196,9 @@ bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *requ
 	const struct fuse_in_header *header = request->mem;
 	uint64_t known;
 
-	/* Of these handlers some ask for groups. */
-	if ((header->opcode != FUSE_OPEN && header->opcode != FUSE_SETATTR) ||
-	    header->uid == 0)
+	/* Of these handlers some ask for groups. No other may, and no SETATTR: the kernel
+	 * holds locks of shared folders meanwhile. */
+	if (header->opcode != FUSE_OPEN || header->uid == 0)
 		return false;
 	*ret_user = subordinates_user(seen->subordinates, header->uid);
 	known = known_of(seen, *ret_user);

@@ -117,20 +117,15 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 			      : (mode_t)-1;
 	uid_t uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
 	gid_t gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
-	_cleanup_identity_ struct identity identity = { 0 };
+	/* Without groups: the kernel has checked that an owner is in the new group. */
+	struct caller caller = caller_of(req);
 	int error;
 
 	if (refuse_change(view, req, node,
 			  to_set & FUSE_SET_ATTR_MODE ? attr->st_mode : 0))
 		return;
-	error = identity_init(&identity, req);
-	if (error) {
-		reply_error(req, error);
-		return;
-	}
 	error = (is_folder(node) ? broker_change_folder : broker_change)(
-		view->broker, node->row->type, node->token, &identity.caller, mode, uid,
-		gid);
+		view->broker, node->row->type, node->token, &caller, mode, uid, gid);
 	if (error) {
 		reply_error(req, error);
 		return;
@@ -170,7 +165,10 @@ static void change_upload_size(struct view *view, fuse_req_t req, fuse_ino_t ino
 		tree_reply_attr(view, req, ino);
 }
 
-/* Times are accepted and ignored, and so is a size for files without a size. */
+/*
+ * Times are accepted and ignored, and so is a size for files without a size. Nothing here
+ * may wait or take long: the kernel holds locks of the file and of its folders.
+ */
 void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		  struct fuse_file_info *info)
 {
@@ -180,7 +178,7 @@ void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	int error = tree_node(view, ino, &node);
 
 	if (!error && to_set & FUSE_SET_ATTR_SIZE && !info)
-		error = access_check(view, req, &node, W_OK);
+		error = access_check_truncate(view, req, &node);
 	if (error)
 		reply_error(req, error);
 	else if (to_set & whose)

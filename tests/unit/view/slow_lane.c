@@ -155,6 +155,19 @@ Test(groups, many_and_unknown_ones_are_slow)
 	cr_assert(not(groups_are_slow(&seen, &request, &user)));
 }
 
+/* The kernel holds locks of shared folders meanwhile. */
+Test(groups, setting_attributes_waits_for_no_look_at_groups)
+{
+	static struct groups_seen seen;
+	struct fuse_in_header header;
+	struct fuse_buf request = request_of(&header, FUSE_SETATTR, 7);
+	uint64_t user;
+
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
+	groups_note(&seen, 7, 60000);
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
+}
+
 /* Of 100 others with any hash four share the set once in 10^8 runs. */
 Test(groups, others_that_are_alike_do_not_make_a_user_unknown)
 {
