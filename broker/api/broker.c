@@ -9,6 +9,7 @@
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
 #include "api/line_times.h"
+#include "api/memory_used.h"
 #include "api/resume.h"
 #include "api/text_maker.h"
 #include "api/watch.h"
@@ -50,6 +51,7 @@ struct whole {
 	struct leases leases;
 	struct line_times line_times;
 	struct text_maker text_maker;
+	struct questions questions;
 	struct lifetimes lifetimes;
 };
 
@@ -151,6 +153,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->leases = &whole->leases;
 	broker->line_times = &whole->line_times;
 	broker->text_maker = &whole->text_maker;
+	broker->questions = &whole->questions;
 	broker->lifetimes = &whole->lifetimes;
 	registry_init(broker->registry);
 	journal_init(broker->journal);

@@ -25,6 +25,7 @@ struct broker {
 	struct leases *leases;	       /* memops/lease.h */
 	struct line_times *line_times; /* api/line_times.h */
 	struct text_maker *text_maker; /* api/text_maker.h */
+	struct questions *questions;   /* api/memory_used.h; registry.lock */
 	struct lifetimes *lifetimes;   /* memops/lifetime.h */
 	struct limits_file
 		*limits_file; /* api/limits_file.h; NULL: limits are not kept */
