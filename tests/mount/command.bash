@@ -106,6 +106,21 @@ assert (h["name"], h["gpu"], h["kind"], h["holders"]) == ("h", None, "host", Non
 	is "$(gpumem ls --json | python3 -m json.tool | grep -c '"name": "x"')" 1
 }
 
+# A program may have any name, or none.
+test_holders_without_a_name_are_shown_as_such()
+{
+	local pid=$BASHPID
+	gpumem alloc x 4K >/dev/null
+	gpumem alloc y 4K >/dev/null
+	printf '\0' >/proc/$pid/comm
+	exec 5<>allocations/x/lease
+	printf ' a  b' >/proc/$pid/comm
+	exec 6<>allocations/y/lease
+	is "$(gpumem ls --json | python3 -c 'import json, sys
+for row in json.load(sys.stdin)["allocations"]: print(row["name"], row["holders"])' | sort)" \
+		"x ?($pid)"$'\n'"y  a  b($pid)"
+}
+
 test_json_without_allocations_is_still_json()
 {
 	is "$(gpumem ls --json | python3 -c 'import json, sys

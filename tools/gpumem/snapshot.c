@@ -441,22 +441,21 @@ static struct allocation *find(const struct snapshot *snapshot, char *name)
 		       : NULL;
 }
 
-/* OBJECT PID UID r|w SINCE hold=none|r|w COMM */
-static int take_lease(struct snapshot *snapshot, const char *line)
+/* OBJECT PID UID r|w SINCE hold=none|r|w COMM. COMM may be empty, and may have blanks. */
+static int take_lease(struct snapshot *snapshot, char *line)
 {
-	char object[GPUMEM_NAME_SIZE + 16], comm[64] = "?";
+	char *object = strsep(&line, " "), *pid = strsep(&line, " ");
 	_cleanup_free_ char *before = NULL;
 	struct allocation *allocation;
-	unsigned int pid;
 
-	if (sscanf(line, "%599s %u %*s %*s %*s %*s %63[^\n]", object, &pid, comm) < 2)
-		return 0;
-	allocation = find(snapshot, object);
+	for (int i = 0; i < 4; i++)
+		strsep(&line, " ");
+	allocation = line ? find(snapshot, object) : NULL;
 	if (!allocation)
 		return 0;
 	before = take_ptr(allocation->holders);
-	if (asprintf(&allocation->holders, "%s%s%s(%u)", before ?: "", before ? " " : "",
-		     comm, pid) >= 0)
+	if (asprintf(&allocation->holders, "%s%s%s(%s)", before ?: "", before ? " " : "",
+		     *line ? line : "?", pid) >= 0)
 		return 0;
 	allocation->holders = NULL;
 	return -ENOMEM;
@@ -466,15 +465,13 @@ static int read_leases(struct snapshot *snapshot, const struct mount *mount)
 {
 	_cleanup_text_ struct text leases = TEXT_INIT;
 	int r = mount_read(mount, "leases", &leases);
+	char *rest = leases.data, *line;
 
 	if (snapshot->n_allocations)
 		qsort(snapshot->allocations, snapshot->n_allocations,
 		      sizeof(struct allocation), by_exact_name);
-	for (const char *line = text_string(&leases); !r && *line;) {
+	while (!r && (line = strsep(&rest, "\n")))
 		r = take_lease(snapshot, line);
-		line += strcspn(line, "\n");
-		line += *line == '\n';
-	}
 	return r;
 }
 
