@@ -105,9 +105,11 @@ test_an_image_is_copied_from_one_module_to_another()
 	cp modules/a/image modules/b/image
 	is "$(ls modules/b/functions)" $'f\ng'
 	cmp modules/a/image modules/b/image
+	rmdir modules/b
+	mkdir modules/b
 	py <<-END
-	print(os.copy_file_range(os.open("modules/a/image", os.O_RDONLY),
-	      os.open("modules/b/image", os.O_WRONLY | os.O_TRUNC), 1 << 20) > 0)
+	import shutil # which tries sendfile(2) first
+	shutil.copyfile("modules/a/image", "modules/b/image")
 	END
 	is "$(ls modules/b/functions)" $'f\ng'
 }
