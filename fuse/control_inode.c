@@ -71,43 +71,59 @@ static struct looker *looker_get(struct control_inodes *inodes, uid_t uid)
 	return looker;
 }
 
-/* Under the lock. */
-static int add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
-	       uint64_t *ret_id)
+/* Under the lock. One that the kernel has looked up once. Returns: 0; -ENOMEM. */
+static int add(struct control_inodes *inodes, uint64_t id, uint64_t node_id,
+	       struct looker *looker)
 {
-	struct looker *looker = looker_get(inodes, uid);
-	struct control_inode *inode;
+	struct control_inode *inode = malloc(sizeof(*inode));
 
-	if (!looker)
-		return -ENOMEM;
-	if (looker->n >= CONTROL_INODES_MAX) {
-		*ret_id = node_id;
-		return 0;
-	}
-	inode = malloc(sizeof(*inode));
 	if (!inode) {
 		looker_leave(inodes, looker);
 		return -ENOMEM;
 	}
 	looker->n++;
 	*inode = (struct control_inode){
-		.id = node_control_inode(node_id, ++inodes->serial),
+		.id = id,
 		.node_id = node_id,
 		.n_lookups = 1,
 		.looker = looker,
 	};
 	HASH_ADD(hh, inodes->by_id, id, sizeof(inode->id), inode);
-	*ret_id = inode->id;
 	return 0;
 }
 
 int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
 		       uint64_t *ret_id)
 {
-	int r;
+	struct looker *looker;
+	int r = -ENOMEM;
 
 	pthread_mutex_lock(&inodes->lock);
-	r = add(inodes, node_id, uid, ret_id);
+	looker = looker_get(inodes, uid);
+	if (looker && looker->n >= CONTROL_INODES_MAX) {
+		*ret_id = node_id;
+		r = 0;
+	} else if (looker) {
+		*ret_id = node_control_inode(node_id, ++inodes->serial);
+		r = add(inodes, *ret_id, node_id, looker);
+	}
+	pthread_mutex_unlock(&inodes->lock);
+	return r;
+}
+
+int control_inodes_resume(struct control_inodes *inodes, uint64_t id, uint64_t node_id,
+			  uid_t uid)
+{
+	struct control_inode *known;
+	struct looker *looker;
+	int r = 0;
+
+	pthread_mutex_lock(&inodes->lock);
+	HASH_FIND(hh, inodes->by_id, &id, sizeof(id), known);
+	if (!known) {
+		looker = looker_get(inodes, uid);
+		r = looker ? add(inodes, id, node_id, looker) : -ENOMEM;
+	}
 	pthread_mutex_unlock(&inodes->lock);
 	return r;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control inodes: the node ids of control files. The kernel locks an inode from a write
- * to its reply, so one waiting line would hold up every other user of the file; each
- * look-up of a control file therefore answers an id of its own, with the same st_ino.
+ * Control inodes: the node ids of control files and of `lease`, another file for lines.
+ * The kernel locks an inode from a write to its reply, so one waiting line would hold up
+ * every other user of the file, deaf to signals, and a hold of a lease the release that
+ * it waits for. Each look-up therefore answers an id of its own, with the same st_ino.
  * Parallel writes are no remedy. They share the lock, but chmod(2), fsync(2), truncate(2)
  * and writes with O_APPEND want it alone: one such call, behind a waiting line, holds up
  * everybody. The price is the lock of the folder, which each look-up takes.
@@ -39,7 +40,17 @@ void control_inodes_deinit(struct control_inodes *inodes);
 int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
 		       uint64_t *ret_id);
 
-/* The node of a control inode. Returns: 0; -ESTALE: an object's, of an earlier broker. */
+/*
+ * Notes a control inode of an earlier broker, of a file that the user still has open;
+ * does nothing for a known one. CONTROL_INODES_MAX is no limit here. Returns: 0; -ENOMEM.
+ */
+int control_inodes_resume(struct control_inodes *inodes, uint64_t id, uint64_t node_id,
+			  uid_t uid);
+
+/*
+ * The node of a control inode. Returns: 0; -ESTALE: an object's, of an earlier broker and
+ * not resumed.
+ */
 int control_inodes_find(struct control_inodes *inodes, uint64_t id,
 			uint64_t *ret_node_id);
 

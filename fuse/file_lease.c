@@ -3,7 +3,8 @@
  * `lease` of an allocation: an open descriptor is a lease (api/broker.h). A read at
  * offset 0 waits for the lease's turn and makes the text anew; later reads go on in
  * the same text. A write is a line, and an ioctl(2) is a hold. poll says POLLPRI when
- * there is something new to read.
+ * there is something new to read. A hold may wait for the release of another descriptor,
+ * so the file has control inodes (control_inode.h).
  */
 #include "base/def.h"
 #include "file.h"
@@ -293,6 +294,10 @@ int file_lease_resume(struct view *view)
 
 		if (!lease)
 			return -ENOMEM;
+		if (node_is_control_inode(name.inode) &&
+		    control_inodes_resume(&view->control_inodes, name.inode, name.node,
+					  uid) < 0)
+			return -ENOMEM;
 		lease_file_init(lease, name.unique);
 		lease->lease = left;
 		broker_lease_resume(left, waker_wake, &lease->waker);
@@ -306,6 +311,7 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		     struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
+	const struct fuse_in_header *header = transport_request();
 	struct lease_name name = { 0 };
 	struct lease_file *lease;
 	int error;
@@ -316,7 +322,8 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 	error = lease ? 0 : -ENOMEM;
 	if (lease) {
 		lease_file_init(lease, transport_unique());
-		name = (struct lease_name){ file_handle(&lease->file), lease->unique };
+		name = (struct lease_name){ file_handle(&lease->file), lease->unique, 0,
+					    node_id(node), header->nodeid };
 	}
 	if (!error && (info->flags & O_ACCMODE) == O_WRONLY)
 		error = refuse_write_only(view, &identity.caller, node);

@@ -356,6 +356,11 @@ uint64_t node_inode(const struct node *node, uint64_t id)
 	return id << LOW_BITS | pack_low(node->row);
 }
 
+bool node_has_control_inodes(const struct node_row *row)
+{
+	return row->kind == NODE_CONTROL || row->kind == NODE_LEASE;
+}
+
 uint64_t node_control_inode(uint64_t node_id, uint64_t serial)
 {
 	struct node node;

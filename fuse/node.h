@@ -90,11 +90,12 @@ int node_from_id(uint64_t id, struct node *ret_node);
 uint64_t node_inode(const struct node *node, uint64_t id);
 
 /*
- * Control inodes: a control file gets a new id at each look-up (see
+ * Control inodes: a control file or `lease` gets a new id at each look-up (see
  * control_inode.h). The id of a file in `control` has the file's number, too.
  * serial < 2^CONTROL_SERIAL_BITS.
  */
 #define CONTROL_SERIAL_BITS 49
+bool node_has_control_inodes(const struct node_row *row);
 uint64_t node_control_inode(uint64_t node_id, uint64_t serial);
 
 /* The node of a control inode of any broker. Returns: 0; -ESTALE: an object's file. */

@@ -6,9 +6,9 @@
 #include "crash_request.h"
 #include "file.h"
 #include "kernel.h"
-#include "node.h"
 #include "repeated.h"
 #include "transport.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -66,12 +66,12 @@ void takeover_note(struct broker *broker, const struct fuse_buf *request)
 	crash_point("mount: a request is read");
 }
 
-/* An inode of the last broker may be any control file: only that broker knew. */
-static const char *file_name(uint64_t id)
+/* An inode of the last broker without a node may be any control file. */
+static const char *file_name(struct view *view, uint64_t id)
 {
 	struct node node;
 
-	if (node_is_control_inode(id) || node_from_id(id, &node) < 0)
+	if (tree_node(view, id, &node) < 0 || node.row->kind == NODE_CONTROL)
 		return "control";
 	return node.row->name[0] ? node.row->name : "folder";
 }
@@ -117,7 +117,8 @@ bool takeover_refuse(struct fuse_session *session, struct view *view,
 
 	if (!why)
 		return false;
-	broker_fail(view->broker, &caller, file_name(header->nodeid), EIO, "%s", why);
+	broker_fail(view->broker, &caller, file_name(view, header->nodeid), EIO, "%s",
+		    why);
 	crash_point("mount: before a request is refused");
 	sent = write(fuse_session_fd(session), &answer, sizeof(answer));
 	(void)sent; /* the caller may have gone */

@@ -182,7 +182,8 @@ double tree_attributes_timeout(const struct node *node)
 
 	if (node_is_fixed(node))
 		return row->kind == NODE_CONTROL ? USE_S : KEEP_S;
-	if (row->type == OBJECT_FUNCTION || row->kind == NODE_CONTROL || has_bytes(row))
+	if (row->type == OBJECT_FUNCTION || node_has_control_inodes(row) ||
+	    has_bytes(row))
 		return 0;
 	return TREE_LISTED_S;
 }
@@ -216,11 +217,14 @@ void tree_invalidate(struct view *view, const struct node *node)
 	}
 }
 
-/* Control files get an inode each time and are never kept; other fixed nodes are kept. */
+/*
+ * Control files and leases get an inode each time and are never kept; other fixed nodes
+ * are kept.
+ */
 static int fill_entry(struct view *view, const struct node *node, uid_t uid,
 		      struct fuse_entry_param *entry)
 {
-	bool control = node->row->kind == NODE_CONTROL;
+	bool control = node_has_control_inodes(node->row);
 	int error = tree_stat(view, node, &entry->attr);
 
 	if (error)

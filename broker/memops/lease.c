@@ -219,6 +219,8 @@ void lease_save(const struct lease *lease)
 		.read = !lease->changed,
 		.held = lease->held != NULL,
 		.poll = lease->poll,
+		.node = lease->node,
+		.inode = lease->inode,
 	};
 
 	memcpy(record.secret, lease->secret, sizeof(record.secret));
@@ -250,6 +252,8 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	lease->file = record->file;
 	lease->unique = record->unique;
 	lease->poll = record->poll;
+	lease->node = record->node;
+	lease->inode = record->inode;
 	/* The hold ended with the last broker. */
 	lease->changed = !record->read || record->held;
 	lease->n_refs = 1;
@@ -275,7 +279,8 @@ struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_na
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!lease)
 		return NULL;
-	*ret_name = (struct lease_name){ lease->file, lease->unique, lease->poll };
+	*ret_name = (struct lease_name){ lease->file, lease->unique, lease->poll,
+					 lease->node, lease->inode };
 	*ret_uid = lease->uid;
 	return lease;
 }
@@ -329,6 +334,8 @@ int broker_lease_open(struct broker *broker, struct token token,
 		return -ENOMEM;
 	lease->file = place.file;
 	lease->unique = place.unique;
+	lease->node = place.node;
+	lease->inode = place.inode;
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	user = owner_get(broker->registry, caller->uid, caller->gid);

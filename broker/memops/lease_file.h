@@ -24,6 +24,8 @@ struct lease_name {
 	uint64_t file;	 /* the number that the kernel has for it */
 	uint64_t unique; /* of the request that opened it */
 	uint64_t poll;	 /* the kernel's number of it for poll(2); 0: not yet known */
+	uint64_t node;	 /* the view's id of the allocation's `lease` */
+	uint64_t inode;	 /* the id that the kernel has for it, of the same file */
 };
 
 /*

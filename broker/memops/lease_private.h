@@ -30,6 +30,7 @@ struct lease {
 	uint32_t record;       /* for the next broker; 0: none */
 	uint64_t file, unique; /* broker_lease_open() */
 	uint64_t poll;	       /* broker_lease_note_poll() */
+	uint64_t node, inode;  /* broker_lease_open() */
 	struct owner *user;    /* opened the lease; counted there */
 	uint8_t secret[TICKET_BYTES];
 

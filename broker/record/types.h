@@ -188,7 +188,8 @@ struct lease_record {
 	uint8_t read; /* since the last change of its text */
 	uint8_t held;
 	uint8_t reserved[4];
-	uint64_t poll; /* the kernel's number of the file for poll(2); 0: none */
+	uint64_t poll;	      /* the kernel's number of the file for poll(2); 0: none */
+	uint64_t node, inode; /* of the open file (memops/lease_file.h); 0: unknown */
 };
 
 /*

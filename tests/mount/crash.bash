@@ -268,6 +268,26 @@ test_a_lease_has_something_new_to_read_in_the_next_broker()
 	end
 }
 
+# Each look-up of a lease has an inode of its own, which the next broker must know.
+test_the_file_of_a_lease_is_known_to_the_next_broker()
+{
+	local lease before
+	keep
+	say alloc 'x 2M'
+	exec {lease}<>"$O/allocations/x/lease"
+	before=$(stat -L -c '%i %a %F' "/proc/$$/fd/$lease")
+	for _ in 1 2; do
+		die
+		is "$(stat -L -c '%i %a %F' "/proc/$$/fd/$lease")" "$before"
+		ticket_works "$lease"
+		# Another lease of the same inode.
+		like "$(<"/proc/$$/fd/$lease")" 'hold none'
+	done
+	exec {lease}>&-
+	eventually "[ \"\$(value_of '$O/status' leases)\" = 0 ]"
+	end
+}
+
 # Nothing has changed: it waits. The next broker tells of what changes there.
 test_a_poll_of_a_lease_goes_on_in_the_next_broker()
 {

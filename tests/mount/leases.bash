@@ -174,6 +174,56 @@ EOF
 4"
 }
 
+# Linux locks an inode from a write to its reply, and an fsync(2) waits for the lock, too. Each
+# look-up of a lease has an inode of its own, so the release of another gets through.
+test_a_hold_that_is_waited_for_holds_up_no_release()
+{
+	needs_root 'several users'
+	local alice_is waiter syncer
+	by $alice run 'echo "x 64K mode=666" >control/alloc'
+	by $alice lease_py >"$T/alice" <<'EOF' &
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+lease = Lease("x", write=True)
+lease.line("hold w")
+print(os.getpid(), flush=True)
+signal.sigwait([signal.SIGUSR1])
+lease.line("release")
+print("released", flush=True)
+signal.sigwait([signal.SIGUSR1])
+lease.line("hold w")
+EOF
+	eventually "[ -s '$T/alice' ]"
+	by $bob lease_py >"$T/bob" <<'EOF' &
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+lease = Lease("x", write=True)
+waiter = os.fork()
+if not waiter:
+    lease.line("hold w")
+    print("has it", flush=True)
+    os._exit(0)
+print(waiter, os.getpid(), flush=True)
+signal.sigwait([signal.SIGUSR1])
+os.fsync(lease.fd)
+signal.pause()
+EOF
+	eventually "[ -s '$T/bob' ]"
+	alice_is=$(<"$T/alice")
+	read -r waiter syncer <"$T/bob"
+	until_it_waits "$waiter"
+	kill -USR1 "$syncer"
+	eventually "grep -q '^State:.D' /proc/$syncer/status"
+	kill -USR1 "$alice_is"
+	eventually "grep -q released '$T/alice'"
+	eventually "grep -q 'has it' '$T/bob'"
+	# Whoever waits can be killed.
+	kill -USR1 "$alice_is"
+	until_it_waits "$alice_is"
+	kill -KILL "$alice_is"
+	eventually "[ ! -e /proc/$alice_is ]"
+	kill -KILL "$syncer"
+	wait || true
+}
+
 test_what_was_freed_stays_until_its_last_lease_ends()
 {
 	echo 'x 64M' >control/alloc

@@ -33,13 +33,14 @@ end_upgraded()
 
 test_a_newer_program_follows_and_all_is_there()
 {
-	local before lease
+	local before lease inode
 	installed
 	keep
 	say alloc 'x 4M tag=hello'
 	say alloc 'h 64K kind=host'
 	say fill 'x i32:7'
 	exec {lease}<>"$O/allocations/x/lease"
+	inode=$(stat -L -c %i "/proc/$$/fd/$lease")
 	before=$(everything)
 	replace "$GPUMEMD"
 	upgraded
@@ -48,6 +49,7 @@ test_a_newer_program_follows_and_all_is_there()
 	replace "$GPUMEMD"
 	upgraded
 	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 7
+	is "$(stat -L -c %i "/proc/$$/fd/$lease")" "$inode"
 	exec {lease}>&-
 	# The next one that dies is followed by the newer program.
 	die

@@ -251,3 +251,29 @@ Test(control_inode, of_an_earlier_broker_is_known_by_its_number)
 	control_inodes_deinit(&first);
 	control_inodes_deinit(&second);
 }
+
+/* A lease is open when the broker dies; two descriptors may share its inode. */
+Test(control_inode, of_an_earlier_broker_is_known_once_resumed)
+{
+	struct control_inodes first, second;
+	uint64_t before, id;
+
+	control_inodes_init(&first, 1);
+	control_inodes_init(&second, 2);
+	cr_assert_eq(control_inodes_add(&first, 42, 1001, &before), 0);
+	cr_assert_eq(control_inodes_resume(&second, before, 42, 1001), 0);
+	cr_assert_eq(control_inodes_resume(&second, before, 42, 1001), 0);
+	cr_assert_eq(control_inodes_find(&second, before, &id), 0);
+	cr_assert_eq(id, 42);
+	control_inodes_forget(&second, before, 1);
+	cr_assert_eq(control_inodes_find(&second, before, &id), -ESTALE);
+	control_inodes_deinit(&first);
+	control_inodes_deinit(&second);
+}
+
+Test(control_inode, files_of_lines_have_them)
+{
+	cr_assert(node_has_control_inodes(nodes_find_of(OBJECT_ALLOCATION, "lease")));
+	cr_assert(node_has_control_inodes(nodes_find_of(OBJECT_STREAM, "synchronize")));
+	cr_assert_not(node_has_control_inodes(nodes_find_of(OBJECT_ALLOCATION, "data")));
+}
