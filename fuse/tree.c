@@ -14,6 +14,7 @@
 #include "tree.h"
 
 #include "base/def.h"
+#include "system_call.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -359,6 +360,36 @@ static void look_up_later(struct view *view, fuse_req_t req, const struct node *
 	request_wait(request);
 }
 
+/* ---- calls that would hold a folder ---- */
+
+/*
+ * Linux locks a folder, looks a name up in it, and then locks the file that the call is
+ * about. A write that waits, as of a line, holds the lock of its file. So a call that the
+ * broker will refuse waits first, and keeps the folder from everybody. Therefore the
+ * look-up is refused. Folders that the sender may not write are safe: Linux checks their
+ * permissions before it locks the file.
+ */
+
+/* Whether users may write the folder. */
+static bool takes_names(const struct node *directory)
+{
+	return !node_is_fixed(directory) || directory->row->mode & 0022;
+}
+
+/* There is no such name. Returns: whether the request has been answered. */
+static bool refuse_link(fuse_req_t req, fuse_ino_t parent, const struct node *directory,
+			const char *name)
+{
+	int change = takes_names(directory) ? system_call_change(fuse_req_ctx(req)->pid)
+					    : NAME_CHANGE_NONE;
+
+	if (change < 0)
+		reply_error(req, change);
+	else if (change == NAME_CHANGE_LINK)
+		tree_link(req, 0, parent, name);
+	return change < 0 || change == NAME_CHANGE_LINK;
+}
+
 void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct view *view = view_of(req);
@@ -367,8 +398,13 @@ void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!error && !finders[directory.row->kind])
 		error = -ENOTDIR;
-	if (!error)
-		error = finders[directory.row->kind](view, req, &directory, name, &node);
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	error = finders[directory.row->kind](view, req, &directory, name, &node);
+	if (error == -ENOENT && refuse_link(req, parent, &directory, name))
+		return;
 	if (error == -EAGAIN)
 		look_up_later(view, req, &directory, name);
 	else if (error)

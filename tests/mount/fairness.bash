@@ -1812,4 +1812,41 @@ test_files_that_are_looked_up_and_not_open()
 	is "$(ls allocations)" $'bobs\nhers\nhers.2'
 }
 
+# mallory_names PATH TEXT: mallory writes TEXT to PATH and waits, and Linux keeps the file
+# locked. Then mallory makes the calls of stdin, in Python; `fd` is the descriptor. Prints
+# what they print, and `answered`.
+mallory_names()
+{
+	py $mallory "$1" "$2" "$(cat)" <<-'EOF'
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		fd = os.open(sys.argv[2], os.O_RDWR)
+		threading.Thread(target=os.write, args=(fd, sys.argv[3].encode()), daemon=True).start()
+		while threads_that_wait() < 1:
+		    time.sleep(0.01)
+		exec(sys.argv[4])
+		print("answered", flush=True)
+		signal.pause()
+	EOF
+}
+
+# Linux locks the folder, looks the new name up, then locks the file, and then asks the
+# broker for the link.
+test_a_link_to_a_file_with_a_waiting_line_holds_no_folder()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	slow 30s
+	mallory_names control/fill 'hers u8:1' >"$T/mallory" <<-'EOF' &
+		here = os.open(".", os.O_RDONLY)
+		for name in "allocations/hers/link", "allocations/link", "modules/link", "streams/link":
+		    show(lambda: os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=here, follow_symlinks=True))
+	EOF
+	eventually "grep -q answered '$T/mallory'" 5
+	by $bob timeout 5 ls allocations modules streams >/dev/null || fail "bob's ls waits"
+	is "$(<"$T/mallory")" $'EPERM\nEPERM\nEPERM\nEPERM\nanswered'
+	like "$(by $mallory run 'tail -n 1 errors')" 'streams/link EPERM no files are made here'
+	inject
+}
+
 main "$@"
