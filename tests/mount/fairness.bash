@@ -1849,4 +1849,23 @@ test_a_link_to_a_file_with_a_waiting_line_holds_no_folder()
 	inject
 }
 
+# Linux locks the folders of both names, and then the file.
+test_a_removal_of_a_file_with_a_waiting_write_holds_no_folder()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	slow 30s
+	mallory_names allocations/hers/data "$(head -c 8192 /dev/zero | tr '\0' x)" >"$T/mallory" <<-'EOF' &
+		show(os.unlink, "allocations/hers/data")
+		show(os.rename, "allocations/hers/data", "allocations/hers/other")
+		show(os.rename, "allocations/hers/status", "allocations/hers/data")
+		show(os.rename, "allocations/hers/data", "allocations/data")
+	EOF
+	eventually "grep -q answered '$T/mallory'" 5
+	by $bob timeout 5 ls allocations >/dev/null || fail "bob's ls waits"
+	is "$(<"$T/mallory")" $'EPERM\nEPERM\nEPERM\nEPERM\nanswered'
+	like "$(by $mallory run 'tail -n 1 errors')" 'allocations/hers/data EPERM files belong to their object'
+	inject
+}
+
 main "$@"
