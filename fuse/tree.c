@@ -48,12 +48,16 @@ static mode_t read_to_search(mode_t mode)
 	return mode | (mode & 0444) >> 2;
 }
 
+/* Functions and their folder take no names, so nobody is to write there. Linux refuses
+ * without locking a file. */
 static mode_t mode_of_object(const struct node_row *row, mode_t mode)
 {
-	bool private = row->type == OBJECT_ALLOCATION || row->type == OBJECT_MODULE ||
-		       row->type == OBJECT_FUNCTION;
+	bool functions = row->type == OBJECT_FUNCTION || row->holds == OBJECT_FUNCTION;
+	bool private =
+		functions || row->type == OBJECT_ALLOCATION || row->type == OBJECT_MODULE;
 
-	return private ? read_to_search(mode) : 0555;
+	mode = private ? read_to_search(mode) : 0555;
+	return functions ? mode & ~(mode_t)0222 : mode;
 }
 
 static mode_t mode_of_data(const struct node_row *row, mode_t mode)

@@ -1868,4 +1868,24 @@ test_a_removal_of_a_file_with_a_waiting_write_holds_no_folder()
 	inject
 }
 
+# Where the driver lists no functions, the worker is asked for each. They take no names, and
+# Linux refuses the link without locking the file.
+test_a_link_beside_functions_that_are_asked_for_holds_no_folder()
+{
+	bob_is_ready
+	inject 'fail=cuModuleGetFunctionCount@*=CUDA_ERROR_NOT_SUPPORTED'
+	by $mallory run 'echo "hers 64K" >control/alloc
+		mkdir modules/hers
+		echo ".version 7.0 .target sm_52 .address_size 64 .visible .entry f() { ret; }" >modules/hers/image'
+	slow 30s
+	mallory_names control/fill 'hers u8:1' >"$T/mallory" <<-'EOF' &
+		here = os.open(".", os.O_RDONLY)
+		show(lambda: os.link(f"/proc/self/fd/{fd}", "modules/hers/functions/link",
+		    src_dir_fd=here, follow_symlinks=True))
+	EOF
+	eventually "grep -q answered '$T/mallory'" 5
+	is "$(<"$T/mallory")" $'EACCES\nanswered'
+	inject
+}
+
 main "$@"

@@ -535,7 +535,7 @@ test_chmod_lets_others_look_and_never_write()
 	needs_root 'several users'
 	by 1001 run "$(declare -f ptx); mkdir modules/m && ptx f | tee modules/m/image >/dev/null"
 	by 1001 run 'chmod 666 modules/m/image'
-	is "$(stat -c %a modules/m modules/m/image modules/m/functions)" $'755\n644\n755'
+	is "$(stat -c %a modules/m modules/m/image modules/m/functions)" $'755\n644\n555'
 	is "$(by 1002 run 'ls modules/m/functions; cat modules/m/functions/f/name')" $'f\nf'
 	by 1002 run 'cmp modules/m/image modules/m/image'
 	by 1002 denied EACCES 'echo >modules/m/image'
