@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/def.h"
 #include "base/hash.h"
+#include "base/proc.h"
 #include "base/subordinates.h"
 
 #include <errno.h>
@@ -99,8 +100,8 @@ int groups_read(pid_t tid, gid_t **ret_groups)
 	char path[64];
 
 	*ret_groups = NULL;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)tid, (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "%d/task/%d/status", (int)tid, (int)tid);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0)
 		return 0;
 	text = read_all(fd);

@@ -4,8 +4,9 @@
  * /proc/TID/status. Making that text takes 20 ms for 60,000 groups, and a user with a
  * user namespace may have so many. So an open, which may need the groups, goes to a
  * thread of its own (slow_lane.h) if its sender has many groups, or was never seen
- * before. Users can make a look at their /proc/TID/status long in another way, too: by a
- * million locks (fcntl(2)) on the file. They count as users with many groups.
+ * before. Where the broker has no procfs of its own (base/proc.h), users can make a look
+ * long in another way, too: by a million locks (fcntl(2)) on their /proc/TID/status. They
+ * count as users with many groups.
  */
 #pragma once
 

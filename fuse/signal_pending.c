@@ -14,6 +14,7 @@
 #include "signal_pending.h"
 
 #include "base/def.h"
+#include "base/proc.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -58,8 +59,8 @@ char *signal_status(pid_t tid)
 	char path[40];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	file = fopen(path, "re");
+	snprintf(path, sizeof(path), "%d/status", (int)tid);
+	file = proc_fopen(path);
 	if (!file)
 		return NULL;
 	length = getdelim(&status, &size, '\0', file);

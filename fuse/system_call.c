@@ -9,6 +9,7 @@
 #include "system_call.h"
 
 #include "base/def.h"
+#include "base/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +31,8 @@ static const char *read_of(pid_t tid, const char *file, char *buffer, size_t siz
 	char path[40];
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "%d/%s", (int)tid, file);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0)
 		return NULL;
 	n = read(fd, buffer, size - 1);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/proc.h"
 #include "base/text.h"
 
 #define UNIFIED "0::/" /* of the line of version 2 in /proc/PID/cgroup */
@@ -20,8 +21,8 @@ int cgroup_of(pid_t thread, char path[CGROUP_PATH_MAX])
 	char file[64];
 	FILE *stream;
 
-	snprintf(file, sizeof(file), "/proc/%d/cgroup", thread);
-	stream = fopen(file, "re");
+	snprintf(file, sizeof(file), "%d/cgroup", thread);
+	stream = proc_fopen(file);
 	if (!stream)
 		return -ENOENT;
 	while (r < 0 && getline(&line, &size, stream) > 0) {

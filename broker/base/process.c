@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/proc.h"
 
 #define PF_EXITING 0x4 /* a task flag of the kernel, in the ninth field of stat */
 
@@ -20,8 +21,8 @@ static bool process_read(pid_t pid, const char *file, char *text, size_t size)
 	size_t length;
 	FILE *stream;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	stream = fopen(path, "re");
+	snprintf(path, sizeof(path), "%d/%s", pid, file);
+	stream = proc_fopen(path);
 	if (!stream)
 		return false;
 	length = fread(text, 1, size - 1, stream);
@@ -43,8 +44,8 @@ pid_t process_of_thread(pid_t thread)
 	 * first. `status` has the number, too, but behind a text of all groups of the
 	 * user, which may take milliseconds to make.
 	 */
-	snprintf(path, sizeof(path), "/proc/%d/task", thread);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "%d/task", thread);
+	fd = proc_open(path, O_RDONLY | O_DIRECTORY);
 	n = fd >= 0 ? getdents64(fd, bytes, sizeof(bytes)) : -1;
 	for (ssize_t at = 0; at < n;) {
 		const struct dirent *entry = (const void *)(bytes + at);
