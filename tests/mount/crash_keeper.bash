@@ -15,6 +15,10 @@ test_the_keeper_has_no_more_than_what_lives()
 	most=$(
 		cd "$O"
 		py "$(<"$T/own/pid")" <<-'EOF'
+			def descriptors():
+			    folder = f"/proc/{sys.argv[1]}/fd"
+			    links = [attempt(os.readlink, f"{folder}/{fd}") for fd in os.listdir(folder)]
+			    return sum(not link.endswith("/gpumemd") for link in links) # its reserve
 			text = b'{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}'
 			most = 0
 			for i in range(1500):
@@ -22,7 +26,7 @@ test_the_keeper_has_no_more_than_what_lives()
 			    os.write(fd, text)
 			    os.close(fd)
 			    if i % 20 == 0:
-			        most = max(most, len(os.listdir(f"/proc/{sys.argv[1]}/fd")))
+			        most = max(most, descriptors())
 			print(most)
 		EOF
 	)

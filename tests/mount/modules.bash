@@ -66,7 +66,7 @@ test_names_are_checked()
 	mkdir modules/m
 	denied EEXIST 'mkdir modules/m'
 	denied ENOENT 'rmdir modules/nothing'
-	refused EPERM 'allocations, modules, streams and owners' 'mkdir modules/m/functions/f'
+	fails 'mkdir modules/m/functions/f'
 	refused EPERM 'part of the tree' 'rmdir modules/m/functions'
 }
 
