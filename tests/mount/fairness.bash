@@ -1521,7 +1521,7 @@ test_pages_that_are_read_ahead_wait_for_each_other()
 		    fd = os.open("allocations/hers/tensors", os.O_RDONLY)
 		    offsets = [ctypes.c_long(n << 12) for n in range(60 << 8)]
 		    page = ctypes.c_size_t(4096)
-		    for _ in range(40):
+		    for _ in range(8):
 		        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 		        for offset in offsets:
 		            libc.readahead(fd, offset, page)
