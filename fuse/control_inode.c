@@ -71,7 +71,7 @@ static struct looker *looker_get(struct control_inodes *inodes, uid_t uid)
 	return looker;
 }
 
-/* Under the lock. One that the kernel has looked up once. Returns: 0; -ENOMEM. */
+/* An inode after its first look-up. Under the lock. Returns: 0; -ENOMEM. */
 static int add(struct control_inodes *inodes, uint64_t id, uint64_t node_id,
 	       struct looker *looker)
 {

@@ -5,6 +5,7 @@
 
 #include "base/def.h"
 
+#include <assert.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,32 +16,11 @@ struct slow_request {
 	_Alignas(uint64_t) uint8_t bytes[];
 };
 
-static bool may_repeat(const struct slow_request *request)
-{
-	const struct fuse_in_header *header = (const void *)request->bytes;
-
-	return request_may_repeat(header->opcode);
-}
-
 static struct slow_request *take_of(struct turns *turns)
 {
 	struct turn *turn = turns_take(turns, NULL, NULL);
 
 	return turn ? container_of(turn, struct slow_request, turn) : NULL;
-}
-
-/* NULL: none is served now. */
-static struct slow_request *take_next_locked(struct slow_lane *lane)
-{
-	struct slow_request *request;
-
-	while ((request = take_of(&lane->waiting))) {
-		lane->n_once -= !may_repeat(request);
-		if (!lane->held || !may_repeat(request))
-			break;
-		turns_add(&lane->kept, request->turn.whose, &request->turn);
-	}
-	return request;
 }
 
 static void *run(void *data)
@@ -49,7 +29,8 @@ static void *run(void *data)
 
 	pthread_mutex_lock(&lane->lock);
 	while (!lane->ending) {
-		struct slow_request *request = take_next_locked(lane);
+		struct slow_request *request =
+			lane->held ? NULL : take_of(&lane->waiting);
 
 		if (!request) {
 			pthread_cond_wait(&lane->changed, &lane->lock);
@@ -86,7 +67,7 @@ void slow_lane_deinit(struct slow_lane *lane)
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->thread, NULL);
-	while ((request = take_of(&lane->waiting)) || (request = take_of(&lane->kept)))
+	while ((request = take_of(&lane->waiting)))
 		free(request);
 	pthread_cond_destroy(&lane->changed);
 	pthread_mutex_destroy(&lane->lock);
@@ -95,14 +76,15 @@ void slow_lane_deinit(struct slow_lane *lane)
 bool slow_lane_add(struct slow_lane *lane, uint64_t user, const struct fuse_buf *request)
 {
 	struct slow_request *copy = malloc(sizeof(*copy) + request->size);
+	const struct fuse_in_header *header = request->mem;
 
+	assert(request_may_repeat(header->opcode));
 	if (!copy)
 		return false;
 	copy->size = request->size;
 	memcpy(copy->bytes, request->mem, request->size);
 	pthread_mutex_lock(&lane->lock);
 	turns_add(&lane->waiting, user, &copy->turn);
-	lane->n_once += !may_repeat(copy);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	return true;
@@ -110,12 +92,8 @@ bool slow_lane_add(struct slow_lane *lane, uint64_t user, const struct fuse_buf 
 
 void slow_lane_hold(struct slow_lane *lane, bool held)
 {
-	struct turn *turn;
-
 	pthread_mutex_lock(&lane->lock);
 	lane->held = held;
-	while (!held && (turn = turns_take(&lane->kept, NULL, NULL)))
-		turns_add(&lane->waiting, turn->whose, turn);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -125,7 +103,7 @@ unsigned int slow_lane_n_left(struct slow_lane *lane)
 	unsigned int n;
 
 	pthread_mutex_lock(&lane->lock);
-	n = lane->serving + (lane->held ? lane->n_once : lane->waiting.n);
+	n = lane->serving + (lane->held ? 0 : lane->waiting.n);
 	pthread_mutex_unlock(&lane->lock);
 	return n;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A thread for requests whose handlers may take long. Such requests wait for each other
- * here, and hold up no thread that serves everybody. Users take turns.
+ * here, and hold up no thread that serves everybody. Users take turns. The next broker
+ * can do each of these requests again (repeated.h).
  */
 #pragma once
 
@@ -20,9 +21,7 @@ struct slow_lane {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
 	struct turns waiting;
-	struct turns kept;   /* for the next broker, or until the lane is held no more */
-	unsigned int n_once; /* waiting, and the next broker can't do them again */
-	bool serving;	     /* a request */
+	bool serving; /* a request */
 	bool held;
 	bool ending;
 };
@@ -38,7 +37,7 @@ void slow_lane_deinit(struct slow_lane *lane);
 /* Takes a copy of the request, for a turn of that user. Returns: false: no memory. */
 bool slow_lane_add(struct slow_lane *lane, uint64_t user, const struct fuse_buf *request);
 
-/* A lane that is held serves only what can't be done again by the next broker. */
+/* A lane that is held serves no request: they are for the next broker, or for later. */
 void slow_lane_hold(struct slow_lane *lane, bool held);
 
 /* How many are in hand, or wait and will be served. */

@@ -39,7 +39,7 @@ struct transport *transport_free(struct transport *transport);
 void transport_pause(struct transport *transport);
 void transport_go_on(struct transport *transport);
 
-/* While paused: how many slow requests are not done of those that can't be done again. */
+/* While paused: how many slow requests are in hand. */
 unsigned int transport_n_left(struct transport *transport);
 
 /* Whether another request of the kernel waits for a thread. For a thread that handles a

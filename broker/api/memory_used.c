@@ -2,9 +2,9 @@
 /*
  * Memory in use by all programs, known only to a worker's driver. The mover gets one
  * request for each device, and the last reply completes the answer. A signal ends the
- * wait of one who asks, and the requests stay. So one question about the same devices is
- * at the mover at a time. Whoever asks meanwhile gets the answer to the next one, which
- * counts all that was done before.
+ * wait of an asker, and the requests stay. So one question about the same devices is at
+ * the mover at a time. Later askers share the next question, so their answer counts all
+ * that was done before they asked.
  */
 #include "api/memory_used.h"
 

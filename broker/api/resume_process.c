@@ -17,8 +17,8 @@
 #include "record/records.h"
 
 /*
- * On an H200 a process ends within 0.2 s. One that Linux can't end is not waited for: its
- * owner's memory would be of no use until the machine's restart.
+ * On an H200 a process ends within 0.2 s. A process that Linux can't end would keep its
+ * owner's memory from use until the machine's restart, so the wait has an end.
  */
 #define ORPHAN_MS 5000
 

@@ -296,9 +296,9 @@ static int guests_revise(struct revision *revision)
 }
 
 /*
- * The withdrawal of memory that the op uses from its worker; NULL. A withdrawal that came
- * while the op was on its way to a process that had ended waits for the op, which begins
- * again.
+ * The withdrawal that the op has to wait for: of memory that the op uses, from the op's
+ * worker. NULL: none. An op whose process had ended begins again. A withdrawal added in
+ * between waits for the op, so the op does not wait for this withdrawal.
  */
 static struct withdrawal *guest_bar(const struct op *op)
 {

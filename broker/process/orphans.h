@@ -2,12 +2,12 @@
 /*
  * Orphans: worker processes of a broker that has died, while they end. Linux kills them
  * with their broker, but on hardware a kernel or a copy goes on for some milliseconds
- * more. What it stores then would come after what the next broker has written or shown.
- * So an operation waits until no orphan may write the memory that the operation uses. An
- * orphan that had nothing to do writes nothing.
+ * more. Its late stores would overwrite writes of the next broker, and change bytes that
+ * were already shown. So an operation waits until no orphan may write the memory that the
+ * operation uses. An orphan without a request under way writes nothing.
  *
- * Memory that is freed meanwhile comes back when the orphans that have it mapped have
- * ended. So each of them counts as memory that is coming (memory/reclaim.h).
+ * Memory freed by the next broker stays in use as long as an orphan has a mapping of it.
+ * So each orphan counts as memory that is coming (memory/reclaim.h).
  *
  * All under registry.lock, where nothing else is said.
  */
@@ -30,7 +30,7 @@ struct orphan {
 	bool busy;
 	bool mover;	  /* may write all memory */
 	uint64_t last_id; /* of the allocations that were there */
-	uint32_t record; /* 0: none */
+	uint32_t record;  /* 0: none */
 	struct orphan *prev, *next;
 };
 
@@ -50,7 +50,7 @@ struct work *orphan_free(struct orphan *orphan);
 /* Lets those try again who wait for memory. After orphan_free(), with no lock held. */
 void orphans_retry(struct broker *broker);
 
-/* Call before a change of rights: what an orphan has mapped stays mapped there. */
+/* Call before a change of rights: the mappings of orphans do not change with it. */
 void orphans_note_change(const struct broker *broker, struct allocation *allocation);
 
 /*

@@ -65,7 +65,7 @@ static int folder_open(struct folder *folder, const struct mount *mount, const c
 
 /*
  * The next folder in a folder. One call for each: others may have a hundred thousand.
- * Returns: the name, with what stat says of it; NULL at the end.
+ * Returns: the name, with its attributes; NULL at the end.
  */
 static const char *folder_next(struct folder *folder, struct stat *ret_stat)
 {

@@ -46,7 +46,7 @@ struct allocation {
 	struct sums
 		*folder;   /* its own; NULL: it is an allocation. The name ends in `/` */
 	unsigned int mode; /* of a folder */
-	bool unread;	   /* a folder of which nothing is read */
+	bool unread;	   /* a folder whose contents are not read */
 };
 
 struct snapshot {
