@@ -22,6 +22,7 @@
 #include "cuda/result.h"
 #include "kernels/fault.h"
 #include "memops/permissions.h"
+#include "memops/withdrawal.h"
 #include "model/allocation.h"
 #include "model/module.h"
 #include "model/owner.h"

@@ -4,6 +4,7 @@
 #include "kernels/launch.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
+#include "memops/withdrawal.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/device.h"

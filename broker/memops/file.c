@@ -25,6 +25,7 @@
 #include "base/refusal.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
+#include "memops/withdrawal.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/owner.h"

@@ -9,15 +9,7 @@
  * its descriptor is charged when its mode opens.
  *
  * Workers of other owners map memory with the permissions of that time. A worker whose
- * owner's rights have changed loses the memory by a withdrawal: an op that waits for this
- * worker's kernels that have begun, but not for others. Its use places (model/order.h),
- * so what is written after the change is written when the worker has lost the memory, and
- * the next kernel of a guest maps the memory anew. A kernel queued before the withdrawal
- * waits for its end, and its permissions are checked when it begins.
- *
- * A worker may have the memory for reading only, from a kernel of before: the memory was
- * sealed then, or the caller was not in the group. A kernel or load that may write, and
- * comes now, begins after a withdrawal, too, and maps the memory anew.
+ * owner's rights have changed loses the memory (withdrawal.h).
  *
  * Ops of users who have lost their rights, and which wait, are turned away at once
  * (shut_off.h).
@@ -30,8 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <utlist.h>
-
 #include "base/handle_table.h"
 #include "base/refusal.h"
 #include "memops/data.h"
@@ -40,8 +30,8 @@
 #include "memops/lifetime.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
-#include "memops/release.h"
 #include "memops/shut_off.h"
+#include "memops/withdrawal.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -72,152 +62,6 @@ static void rights_set(struct allocation *allocation, struct rights rights)
 	allocation_set_owner(allocation, rights.owner);
 	allocation->mode = rights.mode;
 	allocation->gid = rights.gid;
-}
-
-/* ---- taking memory away from guests ---- */
-
-struct withdrawal {
-	struct op op;
-	struct worker *worker; /* of another owner */
-	bool running;
-	struct work *barred; /* kernels of the worker that begin after the withdrawal */
-	struct work **barred_end;
-	const struct use *wanted; /* by the first of them, which needs another mapping;
-				     NULL: the rights have changed */
-	struct withdrawal *prev, *next; /* of the allocation */
-};
-
-/*
- * The withdrawal from a worker: a queued one, if there is one, else the running one.
- * NULL: none. Under registry.lock.
- */
-static struct withdrawal *withdrawal_find(const struct allocation *allocation,
-					  const struct worker *worker)
-{
-	struct withdrawal *withdrawal;
-
-	DL_FOREACH (allocation->rare->withdrawals, withdrawal) {
-		if (withdrawal->worker == worker)
-			return withdrawal;
-	}
-	return NULL;
-}
-
-static void withdrawal_done(void *userdata)
-{
-	struct op *op = userdata;
-
-	op_done(op, 0);
-}
-
-/*
- * An op that needs another mapping may wait for other kernels of its owner as long as it
- * may use the memory.
- */
-static bool withdrawal_may_take_longer(void *userdata)
-{
-	const struct op *op = userdata;
-	const struct use *use = container_of(op, const struct withdrawal, op)->wanted;
-
-	return use && !release_is_limited(use->allocation) &&
-	       guest_may_use(container_of(use->work, const struct op, work), use);
-}
-
-static enum begun withdrawal_begin(struct op *op)
-{
-	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
-
-	/* A kernel given up may have the address without a use in the order. */
-	if (checkpoint_park_until_end(withdrawal->worker, &op->work))
-		return OP_PARKED;
-	withdrawal->running = true;
-	return OP_RUN;
-}
-
-static void withdrawal_run(struct op *op)
-{
-	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
-
-	block_withdraw(op->broker, op->work.uses[0].allocation->block, withdrawal->worker,
-		       (struct give_back_tell){
-			       .may_take_longer = withdrawal_may_take_longer,
-			       .done = withdrawal_done,
-			       .userdata = op,
-		       });
-}
-
-static void withdrawal_settle(struct op *op)
-{
-	DL_DELETE(op->work.uses[0].allocation->rare->withdrawals,
-		  container_of(op, struct withdrawal, op));
-}
-
-static void withdrawal_finish(struct op *op)
-{
-	op_resume(container_of(op, struct withdrawal, op)->barred);
-}
-
-static const struct op_class withdrawal_class = {
-	.what = "change",
-	.begin = withdrawal_begin,
-	.run = withdrawal_run,
-	.settle = withdrawal_settle,
-	.on_lost = true,
-	.quiet = true,
-};
-
-/* The time limit has passed. */
-static void withdrawal_passed(struct deadline *deadline)
-{
-	struct op *op = container_of(deadline, struct op, deadline);
-	const struct worker *worker = container_of(op, struct withdrawal, op)->worker;
-
-	guests_end_before(op, worker);
-	checkpoint_hurry(worker);
-	/* A kernel may have been on the way to the worker: checks again later. */
-	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
-		     withdrawal_passed);
-}
-
-/*
- * wanted: as in the withdrawal. Returns: 0; -ENOMEM. Under registry.lock; then call
- * op_start().
- */
-static int withdrawal_add(struct broker *broker, struct allocation *allocation,
-			  struct worker *worker, const struct use *wanted,
-			  struct op **ready)
-{
-	struct op *op = op_new(sizeof(struct withdrawal), &withdrawal_class, broker,
-			       allocation->owner);
-	struct withdrawal *withdrawal;
-	struct op *more = NULL;
-	int r;
-
-	if (!op)
-		return -ENOMEM;
-	if (allocation_make_rare(allocation) < 0) {
-		op_free(op);
-		return -ENOMEM;
-	}
-	withdrawal = container_of(op, struct withdrawal, op);
-	withdrawal->worker = worker;
-	withdrawal->wanted = wanted;
-	withdrawal->barred_end = &withdrawal->barred;
-	op->finish = withdrawal_finish;
-	op->work.takes_from = worker;
-	work_use(&op->work, allocation, 0, allocation->size, false);
-	op->work.uses[0].places = true;
-	/* Not charged: there is at most one withdrawal for an allocation and a worker. */
-	r = op_add_unlimited(op, &more);
-	if (r < 0) {
-		op_free(op);
-	} else {
-		DL_PREPEND(allocation->rare->withdrawals, withdrawal);
-		deadline_set(broker, &op->deadline, broker->ops->give_back_ms,
-			     withdrawal_passed);
-	}
-	op_push_all(ready, more);
-	return r;
 }
 
 /* ---- guests ---- */
@@ -251,16 +95,13 @@ static bool guest_is_concerned(const struct revision *revision,
  */
 static int guest_revise(struct revision *revision, struct worker *worker)
 {
-	const struct withdrawal *earlier;
-
 	if (worker->revision == revision->number)
 		return 0;
 	worker->revision = revision->number;
 	if (worker->owner == revision->allocation->owner ||
 	    !guest_is_concerned(revision, worker))
 		return 0;
-	earlier = withdrawal_find(revision->allocation, worker);
-	if (earlier && !earlier->running)
+	if (withdrawal_is_queued(revision->allocation, worker))
 		return 0;
 	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
 			      &revision->ready);
@@ -293,84 +134,6 @@ static int guests_revise(struct revision *revision)
 				container_of(use->work, struct op, work)->worker);
 	}
 	return r;
-}
-
-/*
- * The withdrawal that the op has to wait for: of memory that the op uses, from the op's
- * worker. NULL: none. An op whose process had ended begins again. A withdrawal added in
- * between waits for the op, so the op does not wait for this withdrawal.
- */
-static struct withdrawal *guest_bar(const struct op *op)
-{
-	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		struct withdrawal *withdrawal =
-			withdrawal_find(op->work.uses[i].allocation, op->worker);
-
-		if (withdrawal && !work_is_before(&op->work, &withdrawal->op.work))
-			return withdrawal;
-	}
-	return NULL;
-}
-
-bool guest_is_barred(struct op *op)
-{
-	struct withdrawal *withdrawal = guest_bar(op);
-
-	if (!withdrawal)
-		return false;
-	/*
-	 * They begin in this order: the first maps the memory as it needs, and those
-	 * behind it can't take that away again and again.
-	 */
-	op->work.next_ready = NULL;
-	*withdrawal->barred_end = &op->work;
-	withdrawal->barred_end = &op->work.next_ready;
-	return true;
-}
-
-/* Whether a mapping for one of the uses, by the same worker, won't do for the other. */
-static bool uses_map_otherwise(const struct use *a, const struct use *b)
-{
-	return (a->write && !b->guest_writes) || (b->write && !a->guest_writes);
-}
-
-/*
- * Whether the op's worker has the memory for reading only and the op writes. Where the
- * worker has no mapping yet, an op that has begun may make one that won't do.
- */
-static bool guest_maps_otherwise(const struct op *op, const struct use *use)
-{
-	const struct allocation *allocation = use->allocation;
-	const struct use *other;
-
-	if (worker_is_guest(op->worker, allocation->block))
-		return use->write && worker_is_reader(op->worker, allocation->block);
-	DL_FOREACH2(allocation->all_uses, other, next_of_all)
-	{
-		if (work_has_begun(other->work) && uses_map_otherwise(use, other) &&
-		    container_of(other->work, struct op, work)->worker == op->worker)
-			return true;
-	}
-	return false;
-}
-
-int guest_map_anew(struct op *op, struct refusal *refusal)
-{
-	const struct use *use = op->work.uses, *end = use + op->work.n_uses;
-	struct op *ready = NULL;
-	int r;
-
-	/* A withdrawal looks at the use, so the op has to wait for that one. */
-	if (guest_bar(op))
-		return 0;
-	while (use < end &&
-	       (op->owner == use->allocation->owner || !guest_maps_otherwise(op, use)))
-		use++;
-	if (use == end)
-		return 0;
-	r = withdrawal_add(op->broker, use->allocation, op->worker, use, &ready);
-	op_start_later(ready);
-	return r < 0 ? refuse(refusal, ENOMEM, "no memory in the broker") : 0;
 }
 
 int guest_use(struct op *op, struct use *use, const struct caller *caller,

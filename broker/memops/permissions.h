@@ -18,21 +18,8 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	      struct op **ready, struct refusal *refusal);
 
 /*
- * Takes memory away from the op's worker which is mapped there for reading only and which
- * the op is about to write: guest_is_barred() is true then. Returns: 0; -ENOMEM with a
- * refusal. Under registry.lock, from begin(), with the writable uses marked.
- */
-int guest_map_anew(struct op *op, struct refusal *refusal);
-
-/*
- * Whether memory that a kernel is about to use is being taken away from its worker. Then
- * the op begins again afterwards. Under registry.lock, from begin().
- */
-bool guest_is_barred(struct op *op);
-
-/*
- * Whether an op's worker may have the memory mapped for writing: of sealed memory only for
- * a write that came before the seal. Under registry.lock.
+ * Whether an op's worker may have the memory mapped for writing: of sealed memory only
+ * for a write that came before the seal. Under registry.lock.
  */
 bool guest_may_write(const struct op *op, const struct use *use);
 
