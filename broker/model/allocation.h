@@ -76,7 +76,7 @@ struct allocation_rare {
 	uint32_t n_writers_departing; /* of n_departing, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */
-	struct withdrawal *withdrawals; /* newest first; memops/permissions.c */
+	struct withdrawal *withdrawals; /* newest first; memops/withdrawal.c */
 	struct move *move;		/* out of a shared block; broker/memops */
 	struct block *former_block; /* shared; left by a move while readers went on there;
 				       NULL: none */
