@@ -196,7 +196,7 @@ while_away()
 {
 	local broker
 	broker=$(broker_pid)
-	kill -STOP "$broker"
+	stop "$broker"
 	"$@"
 	kill -KILL "$broker"
 	timeout 20 cat "$O/version" >/dev/null || fail "the mount does not answer" "$(<"$T/own/stderr")"

@@ -477,7 +477,7 @@ patient()
 # stop_worker_of UID: a user may stop the user's own worker.
 stop_worker_of()
 {
-	by "$1" run "kill -STOP \$(<owners/$1/worker)"
+	stop "$(<"owners/$1/worker")"
 }
 
 test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
