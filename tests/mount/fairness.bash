@@ -1659,10 +1659,9 @@ test_the_share_of_texts_that_wait_to_be_stored()
 		text = b"{" + text + b"}"
 		fd = os.open("allocations/hers/tensors", os.O_RDWR)
 		def rewrite():
-		    os.ftruncate(fd, 0)
 		    for at in range(0, len(text), 1 << 20):
 		        os.pwrite(fd, text[at:at + (1 << 20)], at)
-		for _ in range(8):
+		for _ in range(16):
 		    show(rewrite)
 		    threading.Thread(target=attempt, args=(os.close, os.dup(fd))).start()
 	EOF
