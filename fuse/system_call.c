@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Most calls are told by their number, the first word of /proc/TID/syscall. A thread of
- * io_uring shows the number of the call that started it, and a call of 32 bits has a
- * number of its own. Where a number leaves a doubt, the functions of the kernel that the
- * thread is in tell the call. /proc/TID/stack names them, and takes several times as
- * long.
+ * io_uring shows the number of whatever call its program was in when it started, and its
+ * program counter, the last word, is 0. A call of 32 bits has a number of its own. Where
+ * these leave a doubt, the functions of the kernel that the thread is in tell the call.
+ * /proc/TID/stack names them, and takes several times as long.
  */
 #include "system_call.h"
 
@@ -23,6 +23,8 @@
 #define IN_DOUBT -1
 #define TRIES	 20
 #define PAUSE_NS 50000
+
+#define X32_CALL 0x40000000L /* in the numbers of programs of the x32 ABI */
 
 /* Returns: the text; NULL: none can be read. */
 static const char *read_of(pid_t tid, const char *file, char *buffer, size_t size)
@@ -72,11 +74,8 @@ static int change_of_number(long number)
 	case 301:
 	case 302:
 	case 353:
-#endif
-	case SYS_io_uring_setup:
-	case SYS_io_uring_enter:
-	case SYS_io_uring_register:
 		return IN_DOUBT;
+#endif
 	default:
 		return NAME_CHANGE_NONE;
 	}
@@ -102,6 +101,13 @@ static bool is_running(const char *call)
 	return !strncmp(call, "running", strlen("running"));
 }
 
+static bool is_of_io_uring(const char *call)
+{
+	const char *counter = strrchr(call, ' ');
+
+	return counter && strtoull(counter, NULL, 16) == 0;
+}
+
 int system_call_change(pid_t tid)
 {
 	char buffer[256], *end;
@@ -120,6 +126,6 @@ int system_call_change(pid_t tid)
 	number = strtol(call, &end, 10);
 	if (end == call)
 		return NAME_CHANGE_NONE;
-	change = change_of_number(number);
+	change = is_of_io_uring(call) ? IN_DOUBT : change_of_number(number & ~X32_CALL);
 	return change == IN_DOUBT ? change_of_stack(tid) : change;
 }

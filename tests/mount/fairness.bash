@@ -1887,36 +1887,52 @@ test_a_link_beside_functions_that_are_asked_for_holds_no_folder()
 	inject
 }
 
-# A thread of io_uring makes the call, and shows no number of it.
-test_a_link_by_io_uring_holds_no_folder()
+# mallory_links_by_ring: mallory_names with calls that make one link by io_uring.
+mallory_links_by_ring()
 {
+	local calls
+	calls=$(cat)
 	bob_is_ready
 	by $mallory run 'echo "hers 64K" >control/alloc'
 	slow 30s
-	mallory_names control/fill 'hers u8:1' >"$T/mallory" <<-'EOF' &
-		import struct
-		SETUP, ENTER, GETEVENTS, SQES, HERE, LINKAT, FOLLOW = 425, 426, 1, 0x10000000, -100, 39, 0x400
-		parameters = ctypes.create_string_buffer(120)
-		ring = libc.syscall(SETUP, 4, parameters)
-		if ring < 0:
-		    print("no io_uring")
-		else:
-		    offsets = struct.unpack_from("20I", parameters, 40)
-		    tail, entries, results = offsets[1], offsets[6], offsets[15]
-		    rings, calls = mmap.mmap(ring, 4096, offset=0), mmap.mmap(ring, 256, offset=SQES)
-		    old, new = (ctypes.create_string_buffer(path)
-		        for path in (b"/proc/self/fd/%d" % fd, b"allocations/link"))
-		    calls[:32] = struct.pack("<BBHiQQiI", LINKAT, 0, 0, HERE, ctypes.addressof(new),
-		        ctypes.addressof(old), HERE, FOLLOW)
-		    rings[entries:entries + 4] = struct.pack("<I", 0)
-		    rings[tail:tail + 4] = struct.pack("<I", 1)
-		    libc.syscall(ENTER, ring, 1, 1, GETEVENTS, None, 0)
-		    print(errno.errorcode[-struct.unpack_from("<i", rings, results + 8)[0]])
-	EOF
+	mallory_names control/fill 'hers u8:1' >"$T/mallory" <<<"$calls" &
 	eventually "grep -q answered '$T/mallory'" 5
 	by $bob timeout 5 ls allocations >/dev/null || fail "bob's ls waits"
-	like "$(<"$T/mallory")" $'^(EPERM|no io_uring)\nanswered$'
+	like "$(<"$T/mallory")" $'^(EPERM|ENOSYS)\nanswered$'
 	inject
+}
+
+# A thread of io_uring shows the number of the call that started it.
+test_a_link_by_io_uring_holds_no_folder()
+{
+	mallory_links_by_ring <<-'EOF'
+		def link():
+		    ring = Ring()
+		    ring.submit(ring.linkat(b"/proc/self/fd/%d" % fd, b"allocations/link"))
+		    return ring.result(0)
+		show(link)
+	EOF
+}
+
+# The call before the link ends during pause(2), which starts the thread of io_uring.
+test_a_link_by_io_uring_during_another_call_holds_no_folder()
+{
+	mallory_links_by_ring <<-'EOF'
+		def link():
+		    ring = Ring()
+		    out, into = os.pipe()
+		    ring.submit(ring.read(out, 1, Ring.LINK_NEXT),
+		        ring.linkat(b"/proc/self/fd/%d" % fd, b"allocations/link"))
+		    def end():
+		        time.sleep(0.3)
+		        os.write(into, b"x")
+		        show(ring.result, 1)
+		        print("answered", flush=True)
+		    threading.Thread(target=end).start()
+		    while True:
+		        signal.pause()
+		show(link)
+	EOF
 }
 
 main "$@"

@@ -7,6 +7,7 @@ import mmap
 import os
 import select
 import signal
+import struct
 import sys
 import threading
 import time
@@ -96,3 +97,47 @@ def raw_write(fd, text):
 
 def raw_read(fd, size):
     return raw(libc.read, fd, ctypes.create_string_buffer(size), size)
+
+
+class Ring:
+    """io_uring, with room for four calls. OSError: there is none."""
+
+    HERE, LINK_NEXT, READ, LINKAT = -100, 4, 22, 39
+
+    def __init__(self):
+        parameters = ctypes.create_string_buffer(120)
+        self.fd = raw(libc.syscall, 425, 4, parameters)
+        if isinstance(self.fd, str):
+            raise OSError(getattr(errno, self.fd), "no io_uring")
+        offsets = struct.unpack_from("20I", parameters, 40)
+        self.tail, self.entries, self.last, self.results = (offsets[i] for i in (1, 6, 11, 15))
+        self.rings = mmap.mmap(self.fd, 4096)
+        self.calls = mmap.mmap(self.fd, 256, offset=0x10000000)
+        self.kept = []
+
+    def submit(self, *calls):
+        """The calls as read() and linkat() make them; returns at once."""
+        for i, call in enumerate(calls):
+            self.calls[64 * i:64 * i + len(call)] = call
+            self.rings[self.entries + 4 * i:self.entries + 4 * i + 4] = struct.pack("<I", i)
+        self.rings[self.tail:self.tail + 4] = struct.pack("<I", len(calls))
+        raw(libc.syscall, 426, self.fd, len(calls), 0, 0, None, 0)
+
+    def result(self, i):
+        """Waits for the call that is answered as the Ith."""
+        while struct.unpack_from("<I", self.rings, self.last)[0] <= i:
+            time.sleep(0.01)
+        result = struct.unpack_from("<i", self.rings, self.results + 16 * i + 8)[0]
+        return result if result >= 0 else errno.errorcode[-result]
+
+    def _address(self, text):
+        self.kept.append(ctypes.create_string_buffer(text))
+        return ctypes.addressof(self.kept[-1])
+
+    def read(self, fd, size, flags=0):
+        return struct.pack("<BBHiQQI", self.READ, flags, 0, fd, 2**64 - 1,
+                           self._address(b" " * size), size)
+
+    def linkat(self, old, new):
+        return struct.pack("<BBHiQQiI", self.LINKAT, 0, 0, self.HERE, self._address(new),
+                           self._address(old), self.HERE, 0x400)
