@@ -81,6 +81,9 @@ void channel_refuse_locked(struct channel *channel, struct request *request, int
 /* Answers the refused requests. Releases the lock in between. */
 void channel_answer_refused_locked(struct channel *channel);
 
+/* Where a request is sent. */
+int channel_socket_of(const struct channel *channel, const struct request *request);
+
 bool channel_can_send_locked(struct channel *channel);
 
 /* Sends a request. Returns: 0; -EAGAIN, -ENOBUFS when the request has to wait. */

@@ -64,17 +64,15 @@ int channel_send_locked(struct channel *channel, struct request *request)
 		  request->payload ? request->record.length : 0 },
 	};
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
-	int socket;
 
 	if (request->fd >= 0) {
 		memcpy(CMSG_DATA(&control.header), &request->fd, sizeof(int));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control.space);
 	}
-	socket =
-		wire_op_is_urgent(request->record.op) ? channel->urgent : channel->socket;
 	crash_point("worker: before a request is sent");
-	if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+	if (sendmsg(channel_socket_of(channel, request), &message,
+		    MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		switch (errno) {
 		case EAGAIN:
 			return -EAGAIN;
@@ -96,6 +94,11 @@ int channel_send_locked(struct channel *channel, struct request *request)
 	closep(&request->fd);
 	request->sent = true;
 	return 0;
+}
+
+int channel_socket_of(const struct channel *channel, const struct request *request)
+{
+	return wire_op_is_urgent(request->record.op) ? channel->urgent : channel->socket;
 }
 
 bool channel_can_send_locked(struct channel *channel)

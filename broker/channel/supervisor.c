@@ -125,7 +125,7 @@ static bool channel_wait(struct channel *channel)
 
 	pthread_mutex_lock(&channel->lock);
 	if (channel_can_send_locked(channel) && channel->queue && channel->retry == NEVER)
-		fds[2].fd = channel->socket;
+		fds[2].fd = channel_socket_of(channel, channel->queue);
 	timeout = channel_timeout_locked(channel);
 	pthread_mutex_unlock(&channel->lock);
 

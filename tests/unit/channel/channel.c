@@ -15,6 +15,7 @@
 #include "unit/channel/channel_help.h"
 
 #define N_SLOTS	       2
+#define N_URGENT       600 /* more than their socket takes */
 #define N_MANY	       5000
 #define N_LAST_ANSWERS 200
 
@@ -227,6 +228,36 @@ Test(channel, stopped_worker_blocks_nobody)
 		cr_assert(questions[i].lost);
 	}
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was killed by signal 9"));
+	fixture_stop(&fixture);
+}
+
+static int64_t processor_ms(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+Test(channel, urgent_questions_wait_for_room_in_their_socket)
+{
+	static struct question questions[N_URGENT];
+	const struct wire_request save = { .op = WIRE_SAVE,
+					   .address = 4096,
+					   .length = 1 };
+	struct fixture fixture;
+	int64_t used;
+
+	start(&fixture, "stopped");
+	for (unsigned int i = 0; i < N_URGENT; i++)
+		question_ask(&questions[i], &fixture, save,
+			     memfd_create("saved", MFD_CLOEXEC));
+	used = processor_ms();
+	nanosleep(&(struct timespec){ 0, 500000000 }, NULL);
+	cr_assert(lt(i64, processor_ms() - used, 100));
+	channel_kill(fixture.channel);
+	for (unsigned int i = 0; i < N_URGENT; i++)
+		question_wait(&questions[i]);
 	fixture_stop(&fixture);
 }
 
