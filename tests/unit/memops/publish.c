@@ -57,7 +57,7 @@ static void set_up(void)
 {
 	watched = broker_start("64M", NULL);
 	for (int i = 0; i < N; i++) {
-		char name[8];
+		char name[16];
 
 		snprintf(name, sizeof(name), "x%d", i);
 		cr_assert(eq(int, command_say(watched, "alloc", "%s 4K kind=host", name),
@@ -77,7 +77,7 @@ static void tear_down(void)
 static int publish_all(struct refusal *refusal)
 {
 	struct publication publications[N];
-	char names[N][8];
+	char names[N][16];
 
 	for (int i = 0; i < N; i++) {
 		snprintf(names[i], sizeof(names[i]), "x%d", i);

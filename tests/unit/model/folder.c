@@ -162,7 +162,7 @@ Test(folder, places_stay_while_names_come_and_go)
 {
 	struct allocation *all[100];
 	uint32_t place = 0;
-	char name[8];
+	char name[16];
 
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "n%d", i);
@@ -190,7 +190,7 @@ Test(folder, places_stay_while_names_come_and_go)
 
 static struct folder *make_chain(struct folder *in, int n)
 {
-	char name[8];
+	char name[16];
 
 	for (int i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "f%d", i);

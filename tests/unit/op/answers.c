@@ -121,7 +121,7 @@ Test(answers, held_ops_begin_in_the_order_of_the_lines)
 	struct broker *broker = broker_start("64M", NULL);
 
 	for (int i = 0; i < 3; i++) {
-		char name[8];
+		char name[16];
 		struct token token;
 
 		snprintf(name, sizeof(name), "s%d", i);
