@@ -202,7 +202,7 @@ static int alloc_request_interrupted(struct completion **holder)
 	struct alloc_request *alloc =
 		container_of(holder, struct alloc_request, completion);
 
-	if (!queue_is_trying(alloc->broker->reclaim, &alloc->place))
+	if (!queue_is_trying(&alloc->place))
 		alloc_request_drop(alloc);
 	return -EINTR;
 }
@@ -214,7 +214,7 @@ static void alloc_request_too_late(struct deadline *deadline)
 		container_of(deadline, struct alloc_request, deadline);
 
 	alloc->waited = true;
-	if (queue_is_trying(alloc->broker->reclaim, &alloc->place))
+	if (queue_is_trying(&alloc->place))
 		return;
 	queue_leave(alloc->broker->reclaim, &alloc->place);
 	/* A signal must not drop the request, which is in no queue any more. */
@@ -234,6 +234,7 @@ static void alloc_request_join(struct alloc_request *alloc)
 		.place = allocation_place(alloc->allocation),
 		.size = alloc->allocation->size,
 		.retry = alloc_request_turn,
+		.apart = !kind_is_durable((enum allocation_kind)alloc->allocation->kind),
 	};
 	deadline_set(broker, &alloc->deadline,
 		     (uint32_t)MAX(alloc->patient_until_ms - now, 0),
@@ -321,7 +322,7 @@ void alloc_queues_end(struct broker *broker)
 				container_of(place, struct alloc_request, place);
 
 			/* A request that tries just now finds out when it fails. */
-			if (queue_is_trying(broker->reclaim, place))
+			if (queue_is_trying(place))
 				continue;
 			queue_leave(broker->reclaim, place);
 			deadline_clear(broker, &alloc->deadline);

@@ -154,11 +154,15 @@ static void queue_go_on(struct queue *queue)
 			queue->next = NULL;
 			return;
 		}
-		if (place->size >= queue->least_failed)
+		place->missed = place->in_hand;
+		if (place->size >= queue->least_failed || place->in_hand)
 			continue;
-		queue->trying = place;
+		place->in_hand = true;
+		if (!place->apart)
+			queue->trying = place;
 		place->retry(place);
-		return;
+		if (!place->apart)
+			return;
 	}
 }
 
@@ -186,8 +190,13 @@ void queue_tried(struct reclaim *reclaim, struct queue_place *place)
 {
 	struct queue *queue = &reclaim->queues[place->place];
 
-	queue->least_failed = MIN(queue->least_failed, place->size);
-	queue_go_on(queue);
+	place->in_hand = false;
+	if (!place->apart) {
+		queue->least_failed = MIN(queue->least_failed, place->size);
+		queue_go_on(queue);
+	} else if (place->missed) {
+		queue_wake(reclaim, place->place);
+	}
 }
 
 void queue_leave(struct reclaim *reclaim, struct queue_place *place)
@@ -197,7 +206,7 @@ void queue_leave(struct reclaim *reclaim, struct queue_place *place)
 
 	if (!place->joined)
 		return;
-	place->joined = false;
+	place->joined = place->in_hand = false;
 	reclaim->n_queued--;
 	if (queue->next == place)
 		queue->next = place->next;
@@ -211,9 +220,9 @@ void queue_leave(struct reclaim *reclaim, struct queue_place *place)
 	}
 }
 
-bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *place)
+bool queue_is_trying(const struct queue_place *place)
 {
-	return reclaim->queues[place->place].trying == place;
+	return place->in_hand;
 }
 
 /* Moves all waiters of a list to `retry`. */

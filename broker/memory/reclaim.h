@@ -59,7 +59,10 @@ struct queue_place {
 	int64_t since_ms; /* CLOCK_MONOTONIC */
 	/* With the lock held: has the request tried again, elsewhere. */
 	void (*retry)(struct queue_place *place);
+	bool apart; /* asks the user's own worker, which may never answer: nobody waits */
 	bool joined;
+	bool in_hand; /* tries just now */
+	bool missed;  /* a round came by during the try */
 	struct queue_place *prev, *next;
 };
 
@@ -72,9 +75,9 @@ struct queue_place {
  * One queue a place. When memory may have arrived there is a round: the first of the
  * queue tries, and then those behind it, one after the other. Behind one that fails only
  * those try that have waited for QUEUE_PATIENCE_MS, so pieces add up for the first, and
- * nobody waits for ever behind a request for more than there will ever be. Users may have
- * thousands wait: a round looks at the first and at some hundreds behind it, and the next
- * round goes on behind those.
+ * nobody waits for ever behind a request for more than there will ever be. Nor does a
+ * round wait for the worker of a user. Users may have thousands wait: a round looks at
+ * the first and at some hundreds behind it, and the next round goes on behind those.
  */
 struct queue {
 	struct queue_place *places;
@@ -152,4 +155,4 @@ void queue_leave(struct reclaim *reclaim, struct queue_place *place);
 /* Begins a round: memory may have arrived, or time has passed. */
 void queue_wake(struct reclaim *reclaim, uint32_t place);
 
-bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *place);
+bool queue_is_trying(const struct queue_place *place);

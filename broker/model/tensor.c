@@ -21,6 +21,9 @@ static const struct {
 	{ "C64", 64 },	  { "F4", 4 },	    { "F6_E2M3", 6 }, { "F6_E3M2", 6 },
 };
 
+/* As many dimensions as any array library has. numpy overruns its stack with more. */
+#define RANK_MAX 64
+
 /* Refuses with the tensor's name, and what JSON says (NULL: nothing). */
 static int tensor_refuse(struct refusal *refusal, const struct tensor *tensor,
 			 const char *why, struct json_object *said)
@@ -70,6 +73,10 @@ static int check_shape(struct tensor *tensor, struct refusal *refusal)
 	if (!json_object_is_type(tensor->shape, json_type_array))
 		return tensor_refuse(refusal, tensor, "shape is a list of whole numbers",
 				     tensor->shape);
+	if (json_object_array_length(tensor->shape) > RANK_MAX)
+		return tensor_refuse(refusal, tensor,
+				     "shape has more than 64 numbers, which no array has",
+				     NULL);
 	tensor->n = 1;
 	for (size_t i = 0; i < json_object_array_length(tensor->shape); i++) {
 		if (!read_number(json_object_array_get_idx(tensor->shape, i), &dimension))

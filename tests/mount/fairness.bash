@@ -219,6 +219,27 @@ mallory_waits()
 	EOF
 }
 
+# The memory of mallory's line would come from mallory's worker, which never answers.
+test_lines_that_wait_for_memory_do_not_wait_for_a_stopped_worker()
+{
+	local worker
+	needs_software 'stop a worker'
+	undying
+	bob_is_ready
+	by $mallory run 'echo "hers 64K kind=direct" >control/alloc; echo "full 500M" >control/alloc'
+	worker=$(<owners/$mallory/worker)
+	by $mallory run 'echo "hers-too 100M kind=direct wait=60" >control/alloc' 2>"$T/mallory" &
+	sleep 1 # the line waits now
+	stop "$worker"
+	by $bob run 'echo "large 300M wait=25" >control/alloc' &
+	by $mallory run 'rmdir allocations/full'
+	wait $! || fail "bob's line fails:" "$(by $bob run 'tail -n 1 errors')"
+	by $bob run 'rmdir allocations/large'
+	kill -CONT "$worker"
+	eventually '[ -d allocations/hers-too ]'
+	by $mallory run 'rmdir allocations/hers-too allocations/hers'
+}
+
 test_waits_for_freed_memory_end_with_a_signal()
 {
 	bob_is_ready

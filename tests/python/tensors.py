@@ -177,6 +177,7 @@ def test_a_table_of_tensors_that_lies_is_not_believed():
     refused({**good, "shape": [3]}, r"F32\[3\] are not 8 bytes")
     refused({**good, "shape": [-1]}, "negative")
     refused({**good, "shape": [-1, -2]}, "negative")
+    refused({**good, "shape": [2] + [1] * 64}, "65 dimensions")
     refused({**good, "shape": ["2"]})
     refused({**good, "shape": [[2]]})
     refused({**good, "shape": [None]})

@@ -114,6 +114,35 @@ Test(reclaim, each_of_a_thousand_has_its_turn)
 	cr_expect(eq(uint, n_tries[0], N / N_TRIES + 1));
 }
 
+Test(reclaim, nobody_waits_for_a_try_in_the_worker_of_a_user)
+{
+	queue_up(3, QUEUE_PATIENCE_MS);
+	places[0].apart = true;
+	queue_wake(&reclaim, 0);
+	cr_expect(eq(uint, n_tries[0], 1));
+	cr_expect(eq(ptr, trying(), &places[1]));
+	queue_tried(&reclaim, &places[1]);
+	queue_leave(&reclaim, &places[2]);
+	queue_wake(&reclaim, 0);
+	cr_expect(eq(uint, n_tries[0], 1));
+	cr_expect(eq(uint, n_tries[1], 2));
+	queue_leave(&reclaim, &places[1]);
+	queue_tried(&reclaim, &places[0]);
+	cr_expect(eq(uint, n_tries[0], 2), "memory came during the try");
+}
+
+/* What a worker says of its memory is no word on that of others. */
+Test(reclaim, a_try_in_the_worker_of_a_user_that_fails_keeps_nobody_from_trying)
+{
+	queue_up(3, QUEUE_PATIENCE_MS);
+	places[0].apart = true;
+	places[0].size = 1;
+	queue_wake(&reclaim, 0);
+	queue_tried(&reclaim, &places[0]);
+	queue_tried(&reclaim, &places[1]);
+	cr_expect(eq(ptr, trying(), &places[2]));
+}
+
 /* ---- waiting for an owner's memory ---- */
 
 static unsigned int n_taken, n_retried;

@@ -40,6 +40,8 @@ static void bad(const char *text, const char *why)
 }
 
 /* A tensor `a` with what is given. */
+#define ONES_16	      "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"
+#define ONES_64	      ONES_16 "," ONES_16 "," ONES_16 "," ONES_16
 #define A(members)    "{\"a\":{" members "}}"
 #define OFFSETS(b, e) "\"data_offsets\":[" #b "," #e "]"
 
@@ -153,6 +155,8 @@ Test(tensors, lies_about_elements)
 	    "whole numbers from 0");
 	bad(A("\"dtype\":\"U8\",\"shape\":[4294967296,4294967296]," OFFSETS(0, 0)),
 	    "more elements than any memory");
+	bad(A("\"dtype\":\"U8\",\"shape\":[" ONES_64 ",1]," OFFSETS(0, 1)),
+	    "more than 64 numbers");
 	bad(A("\"dtype\":\"U8\",\"shape\":[18446744073709551616,0]," OFFSETS(0, 0)),
 	    "whole numbers from 0");
 	bad(A("\"dtype\":\"F64\",\"shape\":[2305843009213693952]," OFFSETS(0, 0)),

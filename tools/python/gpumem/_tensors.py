@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 METADATA = "__metadata__"
 MAX_BYTES = 64 << 20  # of the text
+RANK_MAX = 64  # numpy overruns its stack with more
 
 
 class Tensor(NamedTuple):
@@ -56,6 +57,8 @@ def _refuse_fraction(number: str) -> Any:
 def _tensor(row: dict[str, Any], size: int) -> Tensor:
     dtype, shape = row["dtype"], tuple(row["shape"])
     begin, end = row["data_offsets"]
+    if len(shape) > RANK_MAX:
+        raise ValueError(f"{len(shape)} dimensions, more than the {RANK_MAX} of any array")
     if "strides" in row:
         strides = tuple(row["strides"])
         if len(strides) != len(shape):
