@@ -27,6 +27,7 @@ struct library {
 	char *name; /* the path, as processes see the file */
 	int fd;	   /* kept open, so that the file can't vanish; -1: could not be opened */
 	int error; /* 0, or the -errno that keeps the library from being probed */
+	bool refused; /* the error is of this way to attach; another may do */
 	dev_t device;
 	ino_t inode;
 	struct symbol symbols[N_CALLS];

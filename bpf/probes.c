@@ -9,7 +9,8 @@
  * libbpf 1.1 knows only the last way; links of the others are made with bpf(2). Where a
  * kernel lacks a way, programs don't load or links are refused: then the programs are
  * loaded anew for the next way. A library whose file can no longer be read is no sign of
- * a missing way: the library is left out, whatever the way.
+ * a missing way: the library is left out, whatever the way. So is one that is refused
+ * while others are not.
  */
 #include "probes.h"
 
@@ -456,26 +457,45 @@ static int attach_library(struct probes *probes, const struct wanted *wanted,
 	return error;
 }
 
+/* Linux has an errno of its own for instructions that take no probe. */
+static int refusal_errno(int error)
+{
+	return error == -524 ? -EOPNOTSUPP : error;
+}
+
+/*
+ * Leaves out libraries that are cut short or removed by now, and those that the kernel
+ * puts no probe on: any user may map a file of that name.
+ */
 static int attach_libraries(struct probes *probes, const struct wanted *wanted,
 			    struct libraries *libraries)
 {
+	int first_error = 0;
+
 	for (size_t i = 0; i < libraries->n; i++) {
 		struct library *library = &libraries->list[i];
 		size_t n_fds = probes->n_fds, n_links = probes->n_links,
 		       n_probes = probes->n_probes;
+		int error;
 
+		if (library->refused) /* another way to attach may do */
+			library->error = 0;
+		library->refused = false;
 		if (library->error)
 			continue;
-		int error = attach_library(probes, wanted, library);
+		error = refusal_errno(attach_library(probes, wanted, library));
 		if (!error)
 			continue;
 		library->error = library_check(library);
-		if (!library->error)
-			return error;
+		if (!library->error) {
+			library->error = error;
+			library->refused = true;
+			first_error = first_error ?: error;
+		}
 		links_remove(probes, n_fds, n_links);
 		probes->n_probes = n_probes;
 	}
-	return 0;
+	return libraries_usable(libraries) ? 0 : first_error;
 }
 
 static int attach_all(struct probes *probes, const struct wanted *wanted,

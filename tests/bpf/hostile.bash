@@ -118,6 +118,22 @@ test_only_libraries_of_the_user_asked_for_are_probed()
 	unlike "$(<"$T/err")" "$T/a/"
 }
 
+# The kernel puts no probe on `hlt`.
+test_a_library_that_takes_no_probes_keeps_no_other_from_being_traced()
+{
+	mkdir "$T/a" "$T/b"
+	cp "$P" "$T/a/libcuda.so.1"
+	cp "$P" "$T/b/libcuda.so.1"
+	printf '\xf4' | dd of="$T/a/libcuda.so.1" bs=1 conv=notrunc status=none \
+		seek=$((16#$(nm -D "$P" | awk '$3 == "cuMemAlloc_v2" { print $1 }')))
+	with_library "$T/a/libcuda.so.1"
+	with_library "$T/b/libcuda.so.1"
+	begin --json -d 0.1
+	ends
+	like "$(<"$T/err")" "left out $T/a/libcuda.so.1: Operation not supported"
+	like "$(<"$T/err")" "probing $T/b/"
+}
+
 # Without CAP_SYS_ADMIN the kernel opens no file by its mapping, and the path may lead to
 # another file by now.
 test_by_its_path_a_library_is_probed_only_if_it_is_the_one_mapped()
