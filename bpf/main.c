@@ -101,12 +101,13 @@ static int fail(const struct text *why)
 
 /* ---- libraries ---- */
 
-static void say_left_out(const struct libraries *libraries)
+/* Of all, or of those that the kernel has refused. */
+static void say_left_out(const struct libraries *libraries, bool all)
 {
 	for (size_t i = 0; i < libraries->n; i++) {
 		const struct library *library = &libraries->list[i];
 
-		if (!library->error)
+		if (!library->error || (!all && !library->refused))
 			continue;
 		fprintf(stderr, "gpumem-trace: left out ");
 		format_name(stderr, library->name, SIZE_MAX, 0);
@@ -141,7 +142,7 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 	if (libraries_usable(&tracer->libraries))
 		return 0;
 	if (options->verbose)
-		say_left_out(&tracer->libraries);
+		say_left_out(&tracer->libraries, true);
 	missing_library(&tracer->libraries, why);
 	return -ENOENT;
 }
@@ -322,8 +323,8 @@ static int trace(struct tracer *tracer, struct text *why)
 	if (!error)
 		error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
 				      &tracer->libraries, why);
-	if (tracer->options.verbose)
-		say_left_out(&tracer->libraries);
+	if (!error || tracer->options.verbose)
+		say_left_out(&tracer->libraries, tracer->options.verbose);
 	if (error) {
 		watch_deinit(&loop.watch);
 		return error;

@@ -24,7 +24,9 @@
 
 #define SYMBOLISERS_MAX 16
 #define STACK_WAIT_NS	UINT64_C(2000000000)
-#define FAILURES_MAX	3 /* of a user's processes */
+#define READING_NS	UINT64_C(50000000) /* of a process's mappings at once */
+#define READING_SHARE	20		   /* afterwards this part of the time */
+#define FAILURES_MAX	3		   /* of a user's processes */
 
 struct known_stack {
 	__s32 key;
@@ -46,7 +48,8 @@ struct known_process {
 	uid_t uid;
 	bool is_unnamed;    /* nothing more is looked up */
 	struct range *code; /* executable mappings; empty if unknown */
-	size_t n_code;
+	size_t n_code, room;
+	uint64_t opened_ns, reading_ns; /* when this began; how long code was read */
 	struct known_stack *stacks;
 	UT_hash_handle hh;
 };
@@ -224,24 +227,35 @@ struct symbols *symbols_free(struct symbols *symbols)
 /* Returns: false if there is no memory. */
 static bool code_add(struct known_process *process, __u64 start, __u64 end)
 {
-	struct range *code = realloc(process->code, (process->n_code + 1) * sizeof *code);
+	size_t room = process->room ? 2 * process->room : 64;
+	struct range *code = process->code;
 
-	if (!code)
-		return false;
+	if (process->n_code == process->room) {
+		code = realloc(code, room * sizeof *code);
+		if (!code)
+			return false;
+		process->code = code;
+		process->room = room;
+	}
 	code[process->n_code++] = (struct range){ start, end, MODULE_UNASKED };
-	process->code = code;
 	return true;
 }
 
-/* Reads the mappings of a process anew. Those read earlier stay when the process has
- * ended. */
+/*
+ * Reads the mappings of a process anew. Those read earlier stay when the process has
+ * ended, and where reading takes too much of the time: a user may have tens of thousands.
+ */
 static void code_read(struct known_process *process)
 {
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
 	struct mapping mapping;
 	bool first = true;
 	struct maps maps;
 	char pid[16];
 
+	if (process->reading_ns >
+	    READING_NS + (begin - process->opened_ns) / READING_SHARE)
+		return;
 	snprintf(pid, sizeof pid, "%u", process->pid);
 	maps_open(&maps, pid);
 	while (maps_next(&maps, &mapping)) {
@@ -253,6 +267,7 @@ static void code_read(struct known_process *process)
 			break;
 	}
 	maps_close(&maps);
+	process->reading_ns += clock_ns(CLOCK_MONOTONIC) - begin;
 }
 
 /* Returns: NULL for an address outside the code. */
@@ -276,6 +291,7 @@ static struct known_process *process_open(struct symbols *symbols, __u64 id, __u
 		return NULL;
 	process->id = id;
 	process->pid = pid;
+	process->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	process->is_unnamed = !proc_uid((pid_t)pid, &process->uid);
 	code_read(process);
 	HASH_ADD(hh, symbols->processes, id, sizeof process->id, process);

@@ -29,6 +29,7 @@
  *     pid FILE            writes its process's number into a file
  *     stray ADDRESS       calls from here on are made under a frame with that return
  * address
+ *     mappings N          maps N pages of code, none beside another
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -38,6 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -165,6 +167,18 @@ static void call(const struct line *line)
 		printf("%s %d\n", line->words[0], result);
 }
 
+static void map_code(size_t n)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages =
+		mmap(NULL, 2 * n * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (size_t i = 0; i < n; i++)
+		if (pages == MAP_FAILED ||
+		    mprotect(pages + 2 * i * page, page, PROT_READ | PROT_EXEC) < 0)
+			die("mappings: %s", strerror(errno));
+}
+
 static void wait_file(const char *path)
 {
 	struct timespec pause = { .tv_nsec = 2000000 };
@@ -274,6 +288,8 @@ static size_t run(size_t from)
 			write_pid(line->words[1]);
 		} else if (!strcmp(word, "stray")) {
 			stray = value(line->words[1]);
+		} else if (!strcmp(word, "mappings")) {
+			map_code(value(line->words[1]));
 		} else {
 			call(line);
 		}

@@ -118,6 +118,27 @@ test_only_libraries_of_the_user_asked_for_are_probed()
 	unlike "$(<"$T/err")" "$T/a/"
 }
 
+# For each frame outside of the code that is known, the code may have been loaded since.
+test_a_process_with_thousands_of_mappings_is_not_read_for_each_call()
+{
+	local i before
+	start -s
+	{
+		echo 'mappings 30000'
+		for i in {1..100}; do
+			echo "stray 0x1000000${i}001"
+			echo 'cuMemAlloc_v2 &p 16'
+		done
+		echo "pid $T/called"
+		echo "wait $T/never"
+	} | "$C" "$L" >"$T/calls" &
+	pretenders+=($!)
+	eventually "[ -s '$T/called' ]"
+	before=$SECONDS
+	stop
+	[ $((SECONDS - before)) -lt 10 ] || fail "the tool ended $((SECONDS - before)) s after Ctrl-C"
+}
+
 # The kernel puts no probe on `hlt`.
 test_a_library_that_takes_no_probes_keeps_no_other_from_being_traced()
 {
