@@ -1266,6 +1266,7 @@ test_members_of_a_group_share_memory_with_kernels_and_files()
 	address=$(<allocations/x/address)
 	by $alice run 'chmod 600 allocations/x'
 	grouped $bob 2000 refused EACCES 'allocation x' "echo '$sum in:x i32:1 mine' >control/launch"
+	eventually '[ "$(<allocations/x/state)" = live ]' # the worker has given the memory back
 	grouped $bob 2000 refused EFAULT 'order/add' "echo '$sum u64:$address i32:1 mine' >control/launch"
 }
 
@@ -1279,6 +1280,7 @@ test_a_chgrp_takes_memory_from_kernels_of_the_old_group()
 	grouped $bob 2000 run "echo '$sum in:x i32:1 mine' >control/launch"
 	address=$(<allocations/x/address)
 	by $alice run "chgrp $alice allocations/x"
+	eventually '[ "$(<allocations/x/state)" = live ]' # the worker has given the memory back
 	grouped $bob 2000 refused EFAULT 'order/add' "echo '$sum u64:$address i32:1 mine' >control/launch"
 }
 
