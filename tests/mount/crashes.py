@@ -69,7 +69,12 @@ def journal():
     """The records of the broker, by type, as `gpumemd --check-journal` prints them."""
     fd = next(path for path, file in descriptors(read("pid").strip())
               if "gpumem-records" in file)
-    said = subprocess.run([GPUMEMD, "--check-journal", fd], capture_output=True, text=True)
+    # The broker may free memory meanwhile, and the two tables are read one after the other.
+    for _ in range(20):
+        said = subprocess.run([GPUMEMD, "--check-journal", fd], capture_output=True, text=True)
+        if said.returncode == 0:
+            break
+        time.sleep(0.05)
     expect(said.returncode == 0, "--check-journal:", said.stderr)
     records = {}
     for row in said.stdout.splitlines()[1:]:

@@ -632,6 +632,7 @@ with_group_behind_kernel()
 {
 	read_without_group host
 	by $bob run "echo 'order slow_set grid=1 block=1 out:other i32:7 u64:$1 stream=s wait=0' >control/launch"
+	sleep 0.5 # nothing tells when a kernel begins on the GPU
 	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:mine i32:1 x wait=0" >control/launch'
 }
 
