@@ -19,6 +19,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 
 import backing
 from crash_lines import Allocation, Module, Wrong, eventually, expect, read, value
