@@ -9,8 +9,8 @@
  * libbpf 1.1 knows only the last way; links of the others are made with bpf(2). Where a
  * kernel lacks a way, programs don't load or links are refused: then the programs are
  * loaded anew for the next way. A library whose file can no longer be read is no sign of
- * a missing way: the library is left out, whatever the way. So is one that is refused
- * while others are not.
+ * a missing way: the library is left out, whatever the way. A library that the kernel
+ * refuses is left out where the kernel takes another library in the same way.
  */
 #include "probes.h"
 
@@ -27,6 +27,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+
+/* The kernel's answer for an instruction that takes no probe; user space has no name. */
+#define LINUX_ENOTSUPP 524
 
 /* Of a <linux/bpf.h> younger than Debian's. */
 #define TRACE_UPROBE_MULTI     48
@@ -457,12 +460,6 @@ static int attach_library(struct probes *probes, const struct wanted *wanted,
 	return error;
 }
 
-/* Linux has an errno of its own for instructions that take no probe. */
-static int refusal_errno(int error)
-{
-	return error == -524 ? -EOPNOTSUPP : error;
-}
-
 /*
  * Leaves out libraries that are cut short or removed by now, and those that the kernel
  * puts no probe on: any user may map a file of that name.
@@ -483,7 +480,9 @@ static int attach_libraries(struct probes *probes, const struct wanted *wanted,
 		library->refused = false;
 		if (library->error)
 			continue;
-		error = refusal_errno(attach_library(probes, wanted, library));
+		error = attach_library(probes, wanted, library);
+		if (error == -LINUX_ENOTSUPP)
+			error = -EOPNOTSUPP;
 		if (!error)
 			continue;
 		library->error = library_check(library);

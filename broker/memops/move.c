@@ -218,17 +218,14 @@ static const struct op_class move_class = {
 static int move_begin(struct broker *broker, struct allocation *allocation,
 		      const struct caller *caller, uint64_t charged, struct op **ready)
 {
-	struct op *op =
-		op_new(sizeof(struct move), &move_class, broker, allocation->owner);
-	struct op *more = NULL;
+	struct op *op, *more = NULL;
 	int r;
 
+	if (allocation_make_rare(allocation) < 0)
+		return -ENOMEM;
+	op = op_new(sizeof(struct move), &move_class, broker, allocation->owner);
 	if (!op)
 		return -ENOMEM;
-	if (allocation_make_rare(allocation) < 0) {
-		op_free(op);
-		return -ENOMEM;
-	}
 	op->uid = caller->uid;
 	op->pid = caller->pid;
 	op->finish = move_finish;

@@ -26,8 +26,7 @@ struct withdrawal {
 };
 
 /*
- * The withdrawal from a worker: a queued one, if there is one, else the running one.
- * NULL: none.
+ * The newest withdrawal from a worker: only the oldest can be running. NULL: none.
  */
 static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 					  const struct worker *worker)
@@ -49,8 +48,8 @@ static void withdrawal_done(void *userdata)
 }
 
 /*
- * An op that needs another mapping may wait for other kernels of its owner as long as it
- * may use the memory.
+ * An op that needs another mapping may wait for kernels of the op's owner, as long as
+ * this owner may use the memory.
  */
 static bool withdrawal_may_take_longer(void *userdata)
 {
@@ -128,18 +127,16 @@ bool withdrawal_is_queued(const struct allocation *allocation,
 int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		   struct worker *worker, const struct use *wanted, struct op **ready)
 {
-	struct op *op = op_new(sizeof(struct withdrawal), &withdrawal_class, broker,
-			       allocation->owner);
 	struct withdrawal *withdrawal;
-	struct op *more = NULL;
+	struct op *op, *more = NULL;
 	int r;
 
+	if (allocation_make_rare(allocation) < 0)
+		return -ENOMEM;
+	op = op_new(sizeof(struct withdrawal), &withdrawal_class, broker,
+		    allocation->owner);
 	if (!op)
 		return -ENOMEM;
-	if (allocation_make_rare(allocation) < 0) {
-		op_free(op);
-		return -ENOMEM;
-	}
 	withdrawal = container_of(op, struct withdrawal, op);
 	withdrawal->worker = worker;
 	withdrawal->wanted = wanted;
@@ -187,8 +184,8 @@ bool guest_is_barred(struct op *op)
 	if (!withdrawal)
 		return false;
 	/*
-	 * They begin in this order: the first maps the memory as it needs, and those
-	 * behind it can't take that away again and again.
+	 * Barred ops begin in the order in which they came. The first op maps the memory
+	 * as this op needs, and later ops do not take the mapping away at once.
 	 */
 	op->work.next_ready = NULL;
 	*withdrawal->barred_end = &op->work;
@@ -203,8 +200,8 @@ static bool uses_map_otherwise(const struct use *a, const struct use *b)
 }
 
 /*
- * Whether the op's worker has the memory for reading only and the op writes. Where the
- * worker has no mapping yet, an op that has begun may make one that won't do.
+ * Whether the op's worker has the memory for reading only and the op writes. A worker
+ * without a mapping may be about to make a mapping for another op, which has begun.
  */
 static bool guest_maps_otherwise(const struct op *op, const struct use *use)
 {

@@ -5,8 +5,8 @@
  * A withdrawal is an op. It waits for the kernels of this worker that have begun, but for
  * no others. Its use places (model/order.h), so later writes come when the worker has
  * lost the memory, and the next kernel of the worker maps the memory anew. A kernel
- * queued before the withdrawal waits for its end, and its permissions are checked when it
- * begins.
+ * queued before the withdrawal waits for the end of the withdrawal. The permissions of
+ * the kernel are checked when the kernel begins.
  *
  * The rights of the worker's owner have changed (permissions.c), or the worker has the
  * memory for reading only and an op is about to write: when the worker mapped the memory,
@@ -25,7 +25,7 @@ struct refusal;
 struct use;
 struct worker;
 
-/* Whether a withdrawal waits for its turn. */
+/* Whether a withdrawal from the worker is queued and does not run yet. */
 bool withdrawal_is_queued(const struct allocation *allocation,
 			  const struct worker *worker);
 

@@ -694,14 +694,26 @@ mallory_rewrites()
 	EOF
 }
 
-# A write after a close goes on in a copy of what the close has stored.
-test_images_that_are_written_again()
+# bob_reads_beside_rewrites: bob reads as before beside mallory_rewrites, whose stdin this is.
+bob_reads_beside_rewrites()
 {
-	local alone
+	local alone code
+	code=$(cat)
 	bob_is_ready
 	mkdir modules/go
 	alone=$(reads_of_bob)
-	mallory_rewrites >"$T/mallory" <<-'EOF' &
+	mallory_rewrites >"$T/mallory" <<<"$code" &
+	eventually "[ \$(grep -c written '$T/mallory') = 4 ]" 60
+	bob_reads_as_before "$alone" 2000
+	bob_notices_nothing
+	rmdir modules/go
+	wait
+}
+
+# A write after a close goes on in a copy of what the close has stored.
+test_images_that_are_written_again()
+{
+	bob_reads_beside_rewrites <<-'EOF'
 		os.mkdir(f"modules/hers{i}")
 		fd = os.open(f"modules/hers{i}/image", os.O_RDWR)
 		os.ftruncate(fd, 100 << 20)
@@ -709,11 +721,6 @@ test_images_that_are_written_again()
 		    os.pwrite(fd, b"no image", 0)
 		    assert attempt(os.close, os.dup(fd)) == "ENOEXEC"
 	EOF
-	eventually "[ \$(grep -c written '$T/mallory') = 4 ]" 60
-	bob_reads_as_before "$alone" 2000
-	bob_notices_nothing
-	rmdir modules/go
-	wait
 }
 
 # Who has them open pays for old `tensors` and images, and not who wrote them.
@@ -775,11 +782,7 @@ of open images and tensors and asks for 60 MiB more: the limit is 1 GiB"
 # A write at the start of `tensors` is checked at once.
 test_tensors_that_are_written_again()
 {
-	local alone
-	bob_is_ready
-	mkdir modules/go
-	alone=$(reads_of_bob)
-	mallory_rewrites >"$T/mallory" <<-'EOF' &
+	bob_reads_beside_rewrites <<-'EOF'
 		os.write(control("alloc"), b"hers%d 1M" % i)
 		fd = os.open(f"allocations/hers{i}/tensors", os.O_WRONLY)
 		text = b",".join(b'"t%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (n, n, n + 1)
@@ -789,11 +792,6 @@ test_tensors_that_are_written_again()
 		def write():
 		    os.pwrite(fd, text, 0)
 	EOF
-	eventually "[ \$(grep -c written '$T/mallory') = 4 ]" 60
-	bob_reads_as_before "$alone" 2000
-	bob_notices_nothing
-	rmdir modules/go
-	wait
 }
 
 # Else the kernel sends each without waiting for the one before: a single thread had 60,000
