@@ -183,6 +183,45 @@ Test(ledger, is_shared_between_users)
 	OK(cuMemCreate, &handle, 4 * MIB, &prop, 0);
 }
 
+/* Who only closes a descriptor tells nobody that the memory is free. */
+static void take_as_another_user(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	wire_receive(socket, NULL);
+	MUST(setgid(1000) == 0 && setuid(1000) == 0);
+	conform_context();
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+	MUST(memory_free() == 64 * MIB);
+	OK(cuMemAlloc_v2, &at, 60 * MIB);
+	wire_send(socket, 1, -1);
+}
+
+Test(ledger, memory_that_root_let_go_is_free_for_another_user)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child other;
+	int fd;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	conform_options(LIMIT);
+	child_start(&other, take_as_another_user);
+	conform_open();
+	handle = memory_create(60 * MIB);
+	fd = memory_export(handle);
+	OK(cuMemRelease, handle);
+	wire_send(other.socket, 1, -1);
+	cr_assert_eq(wire_receive(other.socket, NULL), 1);
+	close(fd);
+	wire_send(other.socket, 1, -1);
+	cr_assert_eq(wire_receive(other.socket, NULL), 1);
+	child_finish(&other);
+}
+
 Test(ledger, holds_ten_thousand_handles)
 {
 	static CUmemGenericAllocationHandle handles[10000];

@@ -7,6 +7,7 @@
  *	managed-PID-ADDRESS   where managed pages are (residency.h)
  *	sums                  the totals of both, a number for each device
  *	joined                locked by each process that uses the account
+ *	ask, counted          in the account of root only (recount.h)
  *
  * The lock of an account is flock(LOCK_EX) of the directory, which the kernel also lets
  * go when the holder dies. Directory and files can be opened by their user and by root
@@ -167,7 +168,16 @@ int account_join(int machine_fd, struct account *ret, int *ret_joined)
 	return machine_is_gone(machine_fd) ? -EAGAIN : r;
 }
 
-int account_open_locked(int machine_fd, const char *name, struct account *ret)
+int account_of_root(int machine_fd, const char *name)
+{
+	uid_t uid;
+
+	if (!account_parse(name, &uid) || uid != 0)
+		return -ENOENT;
+	return directory_open(machine_fd, name, O_PATH);
+}
+
+int account_open_locked(int machine_fd, const char *name, int lock, struct account *ret)
 {
 	struct account account = ACCOUNT_NONE;
 	int r = -EINVAL;
@@ -176,7 +186,7 @@ int account_open_locked(int machine_fd, const char *name, struct account *ret)
 	account.fd = directory_open(machine_fd, name, O_RDONLY);
 	if (account.fd < 0)
 		return account.fd;
-	if (flock(account.fd, LOCK_EX | LOCK_NB) < 0) {
+	if (flock(account.fd, LOCK_EX | lock) < 0) {
 		r = -errno;
 	} else {
 		r = account.sums_fd = account_file(account.fd, SUMS_NAME, O_RDWR);
@@ -262,6 +272,17 @@ bool account_look(int machine_fd, const char *name, struct sums *ret)
 	return sums_fd >= 0 && pread(sums_fd, ret, sizeof(*ret), 0) == sizeof(*ret);
 }
 
+static const char *const names[] = { SUMS_NAME, JOINED_NAME, RECOUNT_ASK,
+				     RECOUNT_COUNTED };
+
+static bool is_of_accounts(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
 /* Removes files without a holder. Returns: whether these were all. */
 static bool account_empty(struct account *account)
 {
@@ -274,8 +295,7 @@ static bool account_empty(struct account *account)
 	if (!dir)
 		return false;
 	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, SUMS_NAME) ||
-		    !strcmp(entry->d_name, JOINED_NAME))
+		if (entry->d_name[0] == '.' || is_of_accounts(entry->d_name))
 			continue;
 		held |= (!account_parse_memory(entry->d_name, &device, &size) &&
 			 !residency_is(entry->d_name)) ||
@@ -289,8 +309,8 @@ void account_remove(int machine_fd, struct account *account)
 {
 	if (!account_empty(account))
 		return;
-	unlinkat(account->fd, SUMS_NAME, 0);
-	unlinkat(account->fd, JOINED_NAME, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		unlinkat(account->fd, names[i], 0);
 	unlinkat(machine_fd, account->name, AT_REMOVEDIR);
 }
 

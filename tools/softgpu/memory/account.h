@@ -14,6 +14,10 @@ struct sums {
 	uint64_t clock;			    /* of the last move of a managed page */
 };
 
+/* Files of root's account (recount.h). */
+#define RECOUNT_ASK	"ask"
+#define RECOUNT_COUNTED "counted"
+
 struct account {
 	struct account *next;
 	int fd;		  /* the directory; locked: flock(LOCK_EX) of this description */
@@ -46,11 +50,12 @@ bool account_parse(const char *name, uid_t *ret_uid);
 int account_join(int machine_fd, struct account *ret, int *ret_joined);
 
 /*
- * Opens and locks an account without waiting. account_close() lets the lock go.
+ * Opens and locks an account. lock: LOCK_NB, not to wait; 0. account_close() lets the lock
+ * go.
  *
  * Returns: 0, -EWOULDBLOCK, or -errno.
  */
-int account_open_locked(int machine_fd, const char *name, struct account *ret);
+int account_open_locked(int machine_fd, const char *name, int lock, struct account *ret);
 void account_close(struct account *account);
 
 /* Waits for other processes of the same user, and of root. */
@@ -79,6 +84,9 @@ int account_file(int dir_fd, const char *name, int flags);
 
 /* The totals of an account as told by the user. Returns: false where there are none. */
 bool account_look(int machine_fd, const char *name, struct sums *ret);
+
+/* Opens an account of root, for its files. Returns: a descriptor, or -errno. */
+int account_of_root(int machine_fd, const char *name);
 
 /* Whether a process uses the account, as far as this process may know. */
 bool account_is_used(int machine_fd, const char *name);

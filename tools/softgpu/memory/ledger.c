@@ -15,12 +15,13 @@
  * somebody asks how much is free. Pages of managed memory on a device count there too
  * (residency.h). They make room for everything else by going to the host.
  *
- * No process waits for another user's. A process adds the memory to the sum of the own
+ * No process waits for a lock of another user's. A process adds the memory to the sum of the own
  * account first and then looks at the sums of all: so the limit holds, and of two users
  * who ask for the last bytes at the same moment both may be refused. Root's processes,
  * and no others, count and evict in the accounts of other users, where the lock is free
- * at that moment. In all other cases the sums of an account are believed: a user can
- * claim a device's memory by a lie as well as by an allocation.
+ * at that moment; other processes ask them to count (recount.h). In all other cases the
+ * sums of an account are believed: a user can claim a device's memory by a lie as well as
+ * by an allocation.
  *
  * /dev/shm is everybody's. So a machine is joined only where root or this user made the
  * directory, symbolic links are not followed, and only plain files with a single name are
@@ -35,6 +36,7 @@
  */
 #include "ledger.h"
 
+#include "recount.h"
 #include "softgpu/managed/residency.h"
 
 #include <errno.h>
@@ -175,7 +177,7 @@ static struct account *others_lock(void)
 
 	while (dir && (name = others_next(dir))) {
 		account = malloc(sizeof(*account));
-		if (!account || account_open_locked(machine_fd, name, account) < 0) {
+		if (!account || account_open_locked(machine_fd, name, LOCK_NB, account) < 0) {
 			free(account);
 			continue;
 		}
@@ -227,6 +229,8 @@ static void sums_correct(int device, uint64_t bytes)
 	struct account *others = others_lock();
 	uint64_t used;
 
+	if (geteuid() != 0)
+		recount_ask(machine_fd);
 	own.next = others;
 	for (struct account *account = &own; account; account = account->next)
 		account_scan(account);
@@ -356,7 +360,7 @@ int ledger_open(void)
 		return r;
 	}
 	pid = getpid();
-	return 0;
+	return geteuid() == 0 ? recount_serve(machine_fd, &own) : 0;
 }
 
 static bool used_fits(int device)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+#include "recount.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* A process of root may be stopped. */
+#define PATIENCE_NS 1000000000u
+#define LOOK_NS	    200000
+
+static struct {
+	int machine_fd;
+	char account[sizeof(((struct account *)0)->name)];
+	int ask_fd; /* to read, and to write, so that a read never finds the end */
+	int counted_fd;
+} server;
+
+static uint64_t counted_read(int fd)
+{
+	uint64_t counted;
+
+	return pread(fd, &counted, sizeof(counted), 0) == sizeof(counted) ? counted : 0;
+}
+
+static void counted_write(uint64_t counted)
+{
+	(void)!pwrite(server.counted_fd, &counted, sizeof(counted), 0);
+}
+
+static void count_others(void)
+{
+	DIR *dir = fdopendir(
+		openat(server.machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	struct account other;
+	struct dirent *entry;
+	uid_t uid;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!account_parse(entry->d_name, &uid) ||
+		    !strcmp(entry->d_name, server.account) ||
+		    account_open_locked(server.machine_fd, entry->d_name, LOCK_NB,
+					&other) < 0)
+			continue;
+		account_scan(&other);
+		account_close(&other);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* The lock of root's account lets one process count at a time. */
+static void count(void)
+{
+	struct account own;
+	uint64_t counted;
+
+	if (account_open_locked(server.machine_fd, server.account, 0, &own) < 0)
+		return;
+	counted = counted_read(server.counted_fd) | 1;
+	counted_write(counted);
+	account_scan(&own);
+	count_others();
+	counted_write(counted + 1);
+	account_close(&own);
+}
+
+static void *serve(void *unused)
+{
+	char asked[4096];
+
+	while (read(server.ask_fd, asked, sizeof(asked)) > 0)
+		count();
+	return unused;
+}
+
+/* Of the machine's programs only: their signals are for other threads. */
+static int thread_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, serve, NULL);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
+}
+
+int recount_serve(int machine_fd, const struct account *own)
+{
+	_cleanup_close_ int ask = -1, counted = -1;
+	int r;
+
+	if (mkfifoat(own->fd, RECOUNT_ASK, 0600) < 0 && errno != EEXIST)
+		return -errno;
+	ask = openat(own->fd, RECOUNT_ASK, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (ask < 0)
+		return -errno;
+	counted = account_file(own->fd, RECOUNT_COUNTED, O_RDWR | O_CREAT);
+	if (counted < 0)
+		return counted;
+	if (fchmod(ask, 0622) < 0 || fchmod(counted, 0644) < 0)
+		return -errno;
+	server.machine_fd = machine_fd;
+	memcpy(server.account, own->name, sizeof(server.account));
+	server.ask_fd = ask;
+	server.counted_fd = counted;
+	r = thread_start();
+	if (r < 0)
+		return r;
+	(void)take_fd(&ask);
+	(void)take_fd(&counted);
+	return 0;
+}
+
+/* Asks the processes of root that use this account. */
+static void account_ask(int account_fd)
+{
+	const uint64_t end = clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	const struct timespec look = { .tv_nsec = LOOK_NS };
+	_cleanup_close_ int counted = account_file(account_fd, RECOUNT_COUNTED, O_RDONLY);
+	_cleanup_close_ int ask =
+		openat(account_fd, RECOUNT_ASK,
+		       O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	uint64_t before;
+
+	/* Nobody has the pipe open to read: no process of root is there. */
+	if (counted < 0 || ask < 0)
+		return;
+	/* A count that has begun does not see what was let go a moment ago. */
+	before = align_up(counted_read(counted), 2);
+	if (write(ask, "", 1) < 0 && errno != EAGAIN)
+		return;
+	while (counted_read(counted) < before + 2 && clock_ns(CLOCK_MONOTONIC) < end)
+		nanosleep(&look, NULL);
+}
+
+void recount_ask(int machine_fd)
+{
+	DIR *dir = fdopendir(openat(machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		_cleanup_close_ int fd = account_of_root(machine_fd, entry->d_name);
+
+		if (fd >= 0)
+			account_ask(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
