@@ -93,6 +93,7 @@ static void alloc_request_done(struct alloc_request *alloc)
 		return;
 	}
 	queue_leave(broker->reclaim, &alloc->place);
+	reclaim_leave(broker->reclaim, &alloc->waiter);
 	deadline_clear(broker, &alloc->deadline);
 	share_give(allocation->owner, SHARE_WAITS, alloc->pays_wait);
 	alloc->pays_wait = false;
@@ -131,6 +132,7 @@ void alloc_request_drop(struct alloc_request *alloc)
 	struct allocation *allocation = alloc->allocation;
 
 	queue_leave(broker->reclaim, &alloc->place);
+	reclaim_leave(broker->reclaim, &alloc->waiter);
 	deadline_clear(broker, &alloc->deadline);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
@@ -521,14 +523,14 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	pthread_mutex_lock(&broker->registry->lock);
 	/* Nobody in the queue waits for memory of this owner. */
 	queue_leave(broker->reclaim, &alloc->place);
+	reclaim_leave(broker->reclaim, &alloc->waiter);
 	if (alloc_request_could_fit(alloc))
 		r = alloc_request_park(alloc, from);
 	if (r > 0) {
 		pthread_mutex_unlock(&broker->registry->lock);
 		return;
 	}
-	if (r == 0 && (!alloc->completion ||
-		       reclaim_n_arrived(broker->reclaim, from) == alloc->n_own_arrived))
+	if (r == 0)
 		r = alloc_request_charge(alloc);
 	if (share_is_refusal(r))
 		share_explain(from.owner, &why);
@@ -558,7 +560,8 @@ void alloc_request_start(struct alloc_request *alloc)
 	int r;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	alloc->n_arrived = broker->reclaim->n_arrived[alloc->allocation->device];
+	alloc->n_arrived =
+		broker->reclaim->n_arrived[allocation_place(alloc->allocation)];
 	alloc->n_own_arrived = owner->n_arrived;
 	r = alloc_request_charge(alloc);
 	if (r == -EMFILE)

@@ -89,31 +89,38 @@ static void alloc_request_give_up(struct task *task)
 		alloc_request_ask_free(alloc);
 }
 
+static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
+{
+	alloc->task.run = run;
+	workqueue_add(alloc->broker->workqueue, alloc->allocation->owner->uid,
+		      &alloc->task);
+}
+
 static void alloc_request_passed(struct deadline *deadline)
 {
 	struct alloc_request *alloc =
 		container_of(deadline, struct alloc_request, deadline);
 	struct broker *broker = alloc->broker;
 
-	reclaim_forget(broker->reclaim, &alloc->waiter);
+	reclaim_leave(broker->reclaim, &alloc->waiter);
 	alloc_request_waits(alloc);
 	alloc->waited = true;
-	alloc->task.run = alloc_request_give_up;
-	workqueue_add(broker->workqueue, alloc->allocation->owner->uid, &alloc->task);
+	alloc_request_run(alloc, alloc_request_give_up);
 }
 
-/* Memory has been reclaimed. Under registry.lock. */
-static void alloc_request_is_due(struct reclaim_waiter *waiter)
+static void alloc_request_try(struct task *task)
+{
+	alloc_request_start(container_of(task, struct alloc_request, task));
+}
+
+/* Memory may have been reclaimed. */
+static void alloc_request_retry(struct reclaim_waiter *waiter)
 {
 	struct alloc_request *alloc = container_of(waiter, struct alloc_request, waiter);
 
 	deadline_clear(alloc->broker, &alloc->deadline);
 	alloc_request_waits(alloc);
-}
-
-static void alloc_request_retry(struct reclaim_waiter *waiter)
-{
-	alloc_request_start(container_of(waiter, struct alloc_request, waiter));
+	alloc_request_run(alloc, alloc_request_try);
 }
 
 uint32_t alloc_request_parked_ms(const struct alloc_request *alloc)
@@ -139,7 +146,6 @@ static int alloc_request_parked_interrupted(struct completion **holder)
 	struct alloc_request *alloc =
 		container_of(holder, struct alloc_request, completion);
 
-	reclaim_forget(alloc->broker->reclaim, &alloc->waiter);
 	alloc_request_drop(alloc);
 	return -EINTR;
 }
@@ -149,7 +155,14 @@ int alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
 	struct broker *broker = alloc->broker;
 	int64_t now = clock_ms();
 
-	if (!reclaim_is_coming(broker->reclaim, from, alloc->allocation->owner->uid) ||
+	alloc->waiter = (struct reclaim_waiter){
+		.from = from,
+		.owner = alloc->allocation->owner,
+		.size = alloc->allocation->size,
+		.n_arrived = from.owner ? alloc->n_own_arrived : alloc->n_arrived,
+		.retry = alloc_request_retry,
+	};
+	if (!reclaim_is_worth_waiting(broker->reclaim, &alloc->waiter) ||
 	    !alloc->completion || !alloc_request_parked_ms(alloc))
 		return 0;
 	if (!alloc->wait_until_ms)
@@ -160,35 +173,19 @@ int alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
 	}
 	if (alloc_request_pay_wait(alloc) < 0)
 		return -EBUSY;
-	alloc->waiter = (struct reclaim_waiter){
-		.from = from,
-		.uid = alloc->allocation->owner->uid,
-		.taken = alloc_request_is_due,
-		.retry = alloc_request_retry,
-	};
-	if (!reclaim_wait(broker->reclaim, &alloc->waiter))
-		return 0;
 	alloc->completion->began = true;
 	completion_hold(alloc->completion, &alloc->completion,
 			alloc_request_parked_interrupted);
 	deadline_set(broker, &alloc->deadline, (uint32_t)(alloc->wait_until_ms - now),
 		     alloc_request_passed);
-	return 1;
+	if (reclaim_wait(broker->reclaim, &alloc->waiter) == 0)
+		return 1;
+	deadline_clear(broker, &alloc->deadline);
+	alloc_request_waits(alloc);
+	return 0;
 }
 
 /* ---- queues ---- */
-
-static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
-{
-	alloc->task.run = run;
-	workqueue_add(alloc->broker->workqueue, alloc->allocation->owner->uid,
-		      &alloc->task);
-}
-
-static void alloc_request_try(struct task *task)
-{
-	alloc_request_start(container_of(task, struct alloc_request, task));
-}
 
 static void alloc_request_turn(struct queue_place *place)
 {
@@ -345,15 +342,29 @@ static bool alloc_request_will_never_fit(const struct alloc_request *alloc)
 	       allocation->size > registry->device_at[allocation->device]->memory_total;
 }
 
+/* What a worker says of its memory is no word on that of others. */
+static void alloc_request_tried(struct alloc_request *alloc)
+{
+	const struct allocation *allocation = alloc->allocation;
+	struct reclaim *reclaim = alloc->broker->reclaim;
+
+	pthread_mutex_lock(&alloc->broker->registry->lock);
+	if (kind_is_durable((enum allocation_kind)allocation->kind))
+		reclaim_failed(reclaim, allocation_place(allocation), allocation->size,
+			       alloc->n_arrived);
+	reclaim_leave(reclaim, &alloc->waiter);
+	pthread_mutex_unlock(&alloc->broker->registry->lock);
+}
+
 void alloc_request_no_memory(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
-	const struct reclaim_from from = { .place = alloc->allocation->device };
+	const struct reclaim_from from = { allocation_place(alloc->allocation), NULL };
 	_cleanup_text_ struct text why = TEXT_INIT;
-	bool again;
 	int parked;
 
-	spare_blocks_give_back_at(broker, allocation_place(alloc->allocation));
+	alloc_request_tried(alloc);
+	spare_blocks_give_back_at(broker, from.place);
 	if (alloc_request_will_never_fit(alloc)) {
 		alloc_request_ask_free(alloc);
 		return;
@@ -367,18 +378,9 @@ void alloc_request_no_memory(struct alloc_request *alloc)
 	parked = alloc_request_park(alloc, from);
 	if (parked < 0)
 		share_explain(alloc->allocation->owner, &why);
-	/*
-	 * n_arrived was read before the try, so memory reclaimed just afterwards counts.
-	 */
-	again = alloc->completion &&
-		reclaim_n_arrived(broker->reclaim, from) != alloc->n_arrived;
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (parked > 0)
-		return;
 	if (parked < 0)
 		alloc_request_failed_share(alloc, EBUSY, text_string(&why));
-	else if (again)
-		alloc_request_start(alloc);
-	else
+	else if (parked == 0)
 		alloc_request_ask_free(alloc);
 }

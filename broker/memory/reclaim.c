@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "memory/reclaim.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -38,17 +41,74 @@ uint64_t reclaim_n_arrived(const struct reclaim *reclaim, struct reclaim_from fr
 	return from.owner ? from.owner->n_arrived : reclaim->n_arrived[from.place];
 }
 
+/* ---- freed memory that users hold ---- */
+
+static struct held_by *held_by_find(const struct reclaim *reclaim, uint64_t holder)
+{
+	struct held_by *by;
+
+	HASH_FIND(hh, reclaim->held_by, &holder, sizeof(holder), by);
+	return by;
+}
+
+static struct held_by *held_by_get(struct reclaim *reclaim, uint64_t holder)
+{
+	struct held_by *by = held_by_find(reclaim, holder);
+
+	if (by)
+		return by;
+	by = calloc(1, sizeof(*by));
+	if (!by)
+		return NULL;
+	by->holder = holder;
+	HASH_ADD(hh, reclaim->held_by, holder, sizeof(by->holder), by);
+	return by;
+}
+
+static bool held_by_is_empty(const struct held_by *by)
+{
+	for (uint32_t i = 0; i < N_PLACES; i++)
+		if (by->n[i])
+			return false;
+	return true;
+}
+
 void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece)
 {
-	if (!piece->prev)
-		DL_APPEND(reclaim->held, piece);
+	struct held_by *by;
+
+	if (piece->prev)
+		return;
+	DL_APPEND(reclaim->held, piece);
+	by = held_by_get(reclaim, piece->holder);
+	piece->counted = by != NULL;
+	/* Without memory here the holder's requests do not wait for the piece. */
+	if (!by)
+		return;
+	piece->is_own = piece->from.owner &&
+			piece->holder == holder_of(piece->from.owner->uid);
+	by->n[piece->from.place]++;
+	by->n_own += piece->is_own;
 }
 
 void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece)
 {
-	if (piece->prev)
-		DL_DELETE(reclaim->held, piece);
+	struct held_by *by;
+
+	if (!piece->prev)
+		return;
+	DL_DELETE(reclaim->held, piece);
 	piece->prev = NULL;
+	if (!piece->counted)
+		return;
+	piece->counted = false;
+	by = held_by_find(reclaim, piece->holder);
+	by->n[piece->from.place]--;
+	by->n_own -= piece->is_own;
+	if (held_by_is_empty(by)) {
+		HASH_DEL(reclaim->held_by, by);
+		free(by);
+	}
 }
 
 void text_add_held(struct text *text, const struct reclaim *reclaim, uint32_t device)
@@ -71,43 +131,150 @@ void text_add_held(struct text *text, const struct reclaim *reclaim, uint32_t de
 		text_printf(text, "uid %llu", (unsigned long long)(holder - 1));
 }
 
-/* Whether memory is what is waited for. */
-static bool is_wanted(struct reclaim_from wanted, struct reclaim_from from)
+/* ---- waiting ---- */
+
+static bool waiter_missed(const struct reclaim *reclaim,
+			  const struct reclaim_waiter *waiter)
 {
-	return wanted.owner ? wanted.owner == from.owner : wanted.place == from.place;
+	return reclaim_n_arrived(reclaim, waiter->from) != waiter->n_arrived;
 }
 
-bool reclaim_is_coming(const struct reclaim *reclaim, struct reclaim_from from, uid_t uid)
+static bool is_coming_for(const struct reclaim *reclaim,
+			  const struct reclaim_waiter *waiter)
 {
-	const struct held_piece *piece;
+	struct reclaim_from from = waiter->from;
+	const struct held_by *by;
 
 	if (from.owner ? from.owner->n_coming : reclaim->n_coming[from.place])
 		return true;
-	DL_FOREACH (reclaim->held, piece) {
-		if (is_wanted(from, piece->from) && piece->holder == holder_of(uid))
-			return true;
+	by = held_by_find(reclaim, holder_of(waiter->owner->uid));
+	return by && (from.owner ? by->n_own : by->n[from.place]);
+}
+
+bool reclaim_is_worth_waiting(const struct reclaim *reclaim,
+			      const struct reclaim_waiter *waiter)
+{
+	return waiter_missed(reclaim, waiter) || is_coming_for(reclaim, waiter);
+}
+
+static struct waiters *waiters_find(const struct reclaim_waiter *waiter)
+{
+	struct waiters *waiters;
+
+	DL_FOREACH (waiter->owner->waiters, waiters) {
+		if (waiter->from.owner ? waiters->for_own
+				       : !waiters->for_own &&
+						 waiters->place == waiter->from.place)
+			return waiters;
 	}
-	return false;
+	return NULL;
 }
 
-/* Those who wait for the owner's memory if there is one, else for memory of the place. */
-static struct reclaim_waiter **waiters_for(struct reclaim *reclaim,
-					   struct reclaim_from from)
+static struct waiters *waiters_get(struct reclaim *reclaim,
+				   const struct reclaim_waiter *waiter)
 {
-	return from.owner ? &from.owner->waiters : &reclaim->waiters[from.place];
+	struct waiters *waiters = waiters_find(waiter);
+
+	if (waiters)
+		return waiters;
+	waiters = calloc(1, sizeof(*waiters));
+	if (!waiters)
+		return NULL;
+	waiters->owner = waiter->owner;
+	waiters->for_own = waiter->from.owner != NULL;
+	waiters->place = waiter->from.place;
+	DL_APPEND(waiter->owner->waiters, waiters);
+	if (!waiters->for_own)
+		DL_APPEND2(reclaim->waiters[waiters->place], waiters, prev_at, next_at);
+	return waiters;
 }
 
-bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter)
+static void waiters_free_empty(struct reclaim *reclaim, struct waiters *waiters)
 {
-	if (!reclaim_is_coming(reclaim, waiter->from, waiter->uid))
-		return false;
-	DL_APPEND(*waiters_for(reclaim, waiter->from), waiter);
-	return true;
+	if (waiters->list || waiters->trying)
+		return;
+	DL_DELETE(waiters->owner->waiters, waiters);
+	if (!waiters->for_own)
+		DL_DELETE2(reclaim->waiters[waiters->place], waiters, prev_at, next_at);
+	free(waiters);
 }
 
-void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter)
+void reclaim_failed(struct reclaim *reclaim, uint32_t place, uint64_t size,
+		    uint64_t n_arrived)
 {
-	DL_DELETE(*waiters_for(reclaim, waiter->from), waiter);
+	struct in_vain *in_vain = &reclaim->in_vain[place];
+
+	if (n_arrived != reclaim->n_arrived[place])
+		return;
+	if (in_vain->size && in_vain->n_arrived == n_arrived)
+		size = MIN(size, in_vain->size);
+	*in_vain = (struct in_vain){ size, n_arrived };
+}
+
+/*
+ * Whether a try would be in vain, and another piece is still to come: where none is, the
+ * last try of a request has it fail.
+ */
+static bool waiter_can_wait(const struct reclaim *reclaim,
+			    const struct reclaim_waiter *waiter)
+{
+	uint32_t place = waiter->from.place;
+	const struct in_vain *in_vain = &reclaim->in_vain[place];
+
+	return !waiter->from.owner && in_vain->size && waiter->size >= in_vain->size &&
+	       in_vain->n_arrived == reclaim->n_arrived[place] &&
+	       is_coming_for(reclaim, waiter);
+}
+
+/* Lets the next one try that was not looked at in this round. */
+static void waiters_go_on(struct reclaim *reclaim, struct waiters *waiters)
+{
+	struct reclaim_waiter *waiter;
+
+	while (!waiters->trying && (waiter = waiters->list) &&
+	       waiter->round != waiters->round) {
+		DL_DELETE(waiters->list, waiter);
+		waiter->round = waiters->round;
+		if (waiter_can_wait(reclaim, waiter)) {
+			DL_APPEND(waiters->list, waiter);
+			continue;
+		}
+		waiters->trying = waiter;
+		waiter->retry(waiter);
+	}
+}
+
+static void waiters_wake(struct reclaim *reclaim, struct waiters *waiters)
+{
+	waiters->round++;
+	waiters_go_on(reclaim, waiters);
+}
+
+int reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter)
+{
+	struct waiters *waiters = waiters_get(reclaim, waiter);
+
+	if (!waiters)
+		return -ENOMEM;
+	waiter->among = waiters;
+	waiter->round = waiters->round - waiter_missed(reclaim, waiter);
+	DL_APPEND(waiters->list, waiter);
+	waiters_go_on(reclaim, waiters);
+	return 0;
+}
+
+void reclaim_leave(struct reclaim *reclaim, struct reclaim_waiter *waiter)
+{
+	struct waiters *waiters = take_ptr(waiter->among);
+
+	if (!waiters)
+		return;
+	if (waiters->trying == waiter)
+		waiters->trying = NULL;
+	else
+		DL_DELETE(waiters->list, waiter);
+	waiters_go_on(reclaim, waiters);
+	waiters_free_empty(reclaim, waiters);
 }
 
 /* ---- queues ---- */
@@ -225,16 +392,6 @@ bool queue_is_trying(const struct queue_place *place)
 	return place->in_hand;
 }
 
-/* Moves all waiters of a list to `retry`. */
-static void waiters_take(struct reclaim_waiter **waiters, struct reclaim_waiter **retry)
-{
-	struct reclaim_waiter *taken = take_ptr(*waiters), *waiter;
-
-	DL_FOREACH (taken, waiter)
-		waiter->taken(waiter);
-	DL_CONCAT(*retry, taken);
-}
-
 struct reclaimed reclaimed_of(struct reclaim_from from)
 {
 	return (struct reclaimed){
@@ -247,16 +404,17 @@ struct reclaimed reclaimed_of(struct reclaim_from from)
 void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
 		   struct reclaimed reclaimed)
 {
-	struct reclaim_waiter *waiter, *safe, *retry = NULL;
+	struct waiters *waiters;
 	struct owner *owner;
 
 	pthread_mutex_lock(&registry->lock);
 	owner = reclaimed.owned ? owner_find(registry, reclaimed.uid) : NULL;
-	if (owner)
-		waiters_take(&owner->waiters, &retry);
-	waiters_take(&reclaim->waiters[reclaimed.place], &retry);
+	DL_FOREACH (owner ? owner->waiters : NULL, waiters) {
+		if (waiters->for_own)
+			waiters_wake(reclaim, waiters);
+	}
+	DL_FOREACH2 (reclaim->waiters[reclaimed.place], waiters, next_at)
+		waiters_wake(reclaim, waiters);
 	queue_wake(reclaim, reclaimed.place);
 	pthread_mutex_unlock(&registry->lock);
-	DL_FOREACH_SAFE (retry, waiter, safe)
-		waiter->retry(waiter);
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/hash.h"
 #include "memory/block.h"
 
 struct owner;
@@ -30,15 +31,39 @@ struct reclaim_from {
 };
 
 /*
- * Embedded in the waiting request. Each function is called once, at the end of the wait.
+ * Embedded in a request that waits for memory. Those of an owner that wait for the same
+ * memory try one after the other: users may have thousands wait, and a try is a call of
+ * the driver.
  */
 struct reclaim_waiter {
 	struct reclaim_from from; /* with an owner: waits for any memory of that owner */
-	uid_t uid;		  /* whose request */
-	void (*taken)(struct reclaim_waiter *waiter); /* under the registry's lock */
-	void (*retry)(
-		struct reclaim_waiter *waiter); /* after taken(), with no lock held */
+	struct owner *owner;	  /* whose request */
+	uint64_t size;
+	uint64_t n_arrived; /* reclaim_n_arrived() when the last try began */
+	/* With the lock held: has the request try again, elsewhere. */
+	void (*retry)(struct reclaim_waiter *waiter);
+	struct waiters *among; /* until reclaim_leave() */
+	uint64_t round;	       /* of the waiters, when this one was looked at */
 	struct reclaim_waiter *prev, *next;
+};
+
+/* The requests of an owner that wait for the same memory. */
+struct waiters {
+	struct owner *owner;
+	bool for_own;	/* for any memory of the owner, else of the place */
+	uint32_t place; /* of the memory */
+	uint64_t round; /* counts how often memory may have come */
+	struct reclaim_waiter *list; /* the next to try is the first */
+	const struct reclaim_waiter *trying;
+	struct waiters *prev, *next; /* of owner->waiters */
+	struct waiters *prev_at, *next_at; /* of reclaim->waiters */
+};
+
+/* The pieces that a user holds, by place, and those of the user's own memory. */
+struct held_by {
+	uint64_t holder;
+	uint64_t n[N_PLACES], n_own;
+	UT_hash_handle hh;
 };
 
 /* Freed memory that users hold. */
@@ -46,6 +71,8 @@ struct held_piece {
 	struct reclaim_from from;
 	uint64_t size;
 	uint64_t holder;
+	bool counted;	/* in reclaim->held_by */
+	bool is_own;	/* the holder had the memory */
 	struct held_piece *prev, *next; /* prev is NULL while the piece is not listed */
 };
 
@@ -69,7 +96,7 @@ struct queue_place {
 /* A request is passed over for those before it for so long. */
 #define QUEUE_PATIENCE_MS 10000
 /* A round looks at so many requests. */
-#define QUEUE_LOOKS 256
+#define QUEUE_LOOKS 64
 
 /*
  * One queue a place. When memory may have arrived there is a round: the first of the
@@ -77,7 +104,7 @@ struct queue_place {
  * those try that have waited for QUEUE_PATIENCE_MS, so pieces add up for the first, and
  * nobody waits for ever behind a request for more than there will ever be. Nor does a
  * round wait for the worker of a user. Users may have thousands wait: a round looks at
- * the first and at some hundreds behind it, and the next round goes on behind those.
+ * the first and at some dozens behind it, and the next round goes on behind those.
  */
 struct queue {
 	struct queue_place *places;
@@ -89,14 +116,22 @@ struct queue {
 	bool again;		    /* memory has arrived during the round */
 };
 
+/* The smallest request in vain since the last piece of a place arrived. */
+struct in_vain {
+	uint64_t size;
+	uint64_t n_arrived; /* then */
+};
+
 struct reclaim {
 	struct queue queues[N_PLACES];
 	unsigned int n_queued;			  /* requests in the queues */
 	int64_t woken_ms;			  /* all queues, last */
 	unsigned int n_coming[N_PLACES];	  /* pieces being given back */
 	uint64_t n_arrived[N_PLACES];		  /* pieces given back so far */
-	struct reclaim_waiter *waiters[N_PLACES]; /* others are in owner->waiters */
+	struct waiters *waiters[N_PLACES];	  /* for memory of the place */
+	struct in_vain in_vain[N_PLACES];
 	struct held_piece *held;
+	struct held_by *held_by;
 	unsigned int n_kept; /* blocks kept for lack of memory; atomic */
 };
 
@@ -117,15 +152,25 @@ void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece);
 /* Appends `; N bytes of freed memory are still in use by uid 7`; nothing if none are. */
 void text_add_held(struct text *text, const struct reclaim *reclaim, uint32_t device);
 
-/* Whether such memory is being given back for which a request of this user waits. */
-bool reclaim_is_coming(const struct reclaim *reclaim, struct reclaim_from from,
-		       uid_t uid);
+/* Whether memory for the request is being given back, or has been since the last try. */
+bool reclaim_is_worth_waiting(const struct reclaim *reclaim,
+			      const struct reclaim_waiter *waiter);
 
-/* Waits if memory is being given back. Returns: whether the caller has to wait. */
-bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter);
+/*
+ * A request of this size found no memory at a place. n_arrived: of the place, when the
+ * try began.
+ */
+void reclaim_failed(struct reclaim *reclaim, uint32_t place, uint64_t size,
+		    uint64_t n_arrived);
 
-/* Ends a wait without a call. */
-void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter);
+/*
+ * Waits for memory; where some has come since the last try, the request may try at once.
+ * Returns: 0; -ENOMEM.
+ */
+int reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter);
+
+/* Ends a wait, or the try at its end. Does nothing for a request in neither. */
+void reclaim_leave(struct reclaim *reclaim, struct reclaim_waiter *waiter);
 
 /* Such memory has come. Its owner may have been forgotten since: known by the uid. */
 struct reclaimed {
@@ -138,7 +183,7 @@ struct reclaimed {
 struct reclaimed reclaimed_of(struct reclaim_from from);
 
 /*
- * Lets all waiters for such memory try again. After reclaim_end(), with no lock held.
+ * Lets those who wait for such memory try again. After reclaim_end(), with no lock held.
  */
 void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
 		   struct reclaimed reclaimed);

@@ -25,8 +25,8 @@ struct owner_range;
 struct output; /* broker/process */
 struct registry;
 struct stream;
-struct reclaim_waiter; /* broker/memory */
-struct worker; /* broker/process */
+struct waiters; /* broker/memory */
+struct worker;	/* broker/process */
 
 /* A user, from the first request until nothing is left (api/owner_drop.h). */
 struct owner {
@@ -48,7 +48,7 @@ struct owner {
 	struct worker *worker;		  /* NULL until the first need */
 	uint32_t n_coming;  /* pieces of memory on their way back; memory/reclaim.h */
 	uint64_t n_arrived; /* pieces given back so far */
-	struct reclaim_waiter *waiters; /* requests that wait for them; the same file */
+	struct waiters *waiters; /* the owner's requests that wait for memory; the same file */
 	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */
 	struct op *waiting; /* ops that wait for a turn */
 	uint32_t n_rooms;   /* pieces of copies in the broker's memory; the same file */

@@ -240,6 +240,30 @@ test_lines_that_wait_for_memory_do_not_wait_for_a_stopped_worker()
 	by $mallory run 'rmdir allocations/hers-too allocations/hers'
 }
 
+# Mallory's kernel holds 60 MiB that were freed. Each piece of bob's had all 400 lines try.
+test_hundreds_of_lines_that_wait_for_held_memory()
+{
+	bob_is_ready
+	by $mallory run 'echo "flag 4K" >control/alloc; echo "held 60M" >control/alloc'
+	needs_kernels
+	by $mallory run "mkdir modules/spin && cp '$GPUMEM_KERNELS/faults.ptx' modules/spin/image"
+	by $mallory run "echo 'spin endless grid=1 block=1 wait=0 held' >control/launch
+		rmdir allocations/held"
+	py $mallory >"$T/mallory" <<-'EOF' &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		lines = [control("alloc") for _ in range(400)]
+		in_threads("waiting", 400, lambda i: os.write(lines[i], f"large{i} 480M".encode()))
+	EOF
+	comes_to 'waiting {}'
+	bob_notices_nothing
+	is "$(tail -n 1 "$T/mallory")" 'waiting {}'
+	echo 1 >owners/$mallory/reset
+	# The memory is there, for one of them.
+	comes_to "waiting {'ENOMEM': 399}"
+	is "$(ls -d allocations/large* | wc -l)" 1
+}
+
 test_waits_for_freed_memory_end_with_a_signal()
 {
 	bob_is_ready

@@ -6,11 +6,12 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "model/order.h"
 #include "model/owner.h"
 #include "model/registry.h"
 
 #define N	1000
-#define N_TRIES 256 /* in a round */
+#define N_TRIES 64 /* in a round */
 
 static struct reclaim reclaim;
 static struct queue_place places[N];
@@ -143,56 +144,193 @@ Test(reclaim, a_try_in_the_worker_of_a_user_that_fails_keeps_nobody_from_trying)
 	cr_expect(eq(ptr, trying(), &places[2]));
 }
 
-/* ---- waiting for an owner's memory ---- */
+/* ---- waiting for memory that is given back ---- */
 
-static unsigned int n_taken, n_retried;
-
-static void taken(struct reclaim_waiter *waiter)
-{
-	(void)waiter;
-	n_taken++;
-}
+static struct registry registry;
+static struct owner *alice, *bob;
+static struct reclaim_waiter waiters[N];
 
 static void retried(struct reclaim_waiter *waiter)
 {
-	(void)waiter;
-	n_retried++;
+	n_tries[waiter - waiters]++;
+	n_tries_of_all++;
+	waiter->n_arrived = reclaim_n_arrived(&reclaim, waiter->from);
 }
 
-static void wait_for(struct reclaim_waiter *waiter, struct owner *owner)
+static void users_come(void)
 {
-	*waiter = (struct reclaim_waiter){
-		.from = { 0, owner },
-		.uid = 1000,
-		.taken = taken,
+	registry_init(&registry);
+	alice = owner_get(&registry, 1000, 100);
+	bob = owner_get(&registry, 1001, 101);
+}
+
+static void users_leave(void)
+{
+	for (int i = 0; i < N; i++)
+		reclaim_leave(&reclaim, &waiters[i]);
+	cr_expect(eq(ptr, alice->waiters, NULL));
+	cr_expect(eq(ptr, reclaim.held_by, NULL));
+	registry_deinit(&registry);
+}
+
+/* The try of this request, just now, was in vain. */
+static void wait_again(int i)
+{
+	struct reclaim_waiter *waiter = &waiters[i];
+
+	reclaim_failed(&reclaim, waiter->from.place, waiter->size, waiter->n_arrived);
+	reclaim_leave(&reclaim, waiter);
+	cr_assert(reclaim_is_worth_waiting(&reclaim, waiter));
+	cr_assert(eq(int, reclaim_wait(&reclaim, waiter), 0));
+}
+
+static void wait_for(int i, struct owner *owner, struct reclaim_from from, uint64_t size)
+{
+	waiters[i] = (struct reclaim_waiter){
+		.from = from,
+		.owner = owner,
+		.size = size,
 		.retry = retried,
+		.n_arrived = reclaim_n_arrived(&reclaim, from),
 	};
-	reclaim_begin(&reclaim, waiter->from);
-	cr_assert(reclaim_wait(&reclaim, waiter));
+	cr_assert(reclaim_is_worth_waiting(&reclaim, &waiters[i]));
+	cr_assert(eq(int, reclaim_wait(&reclaim, &waiters[i]), 0));
+}
+
+static void piece_comes(struct owner *owner)
+{
+	struct reclaim_from from = { 0, owner };
+
+	reclaim_begin(&reclaim, from);
+	reclaim_end(&reclaim, from);
+	reclaim_retry(&reclaim, &registry, reclaimed_of(from));
+}
+
+static const struct reclaim_from device = { 0, NULL };
+
+/* Memory that is on its way all the time. */
+static void much_is_coming(void)
+{
+	reclaim_begin(&reclaim, (struct reclaim_from){ 0, bob });
+}
+
+/* Each try is a call of the driver, and the broker is busy with it. */
+Test(reclaim, one_request_of_a_user_tries_at_a_time, .init = users_come,
+     .fini = users_leave)
+{
+	much_is_coming();
+	for (int i = 0; i < 10; i++)
+		wait_for(i, alice, device, N - i);
+	wait_for(10, bob, device, N);
+	piece_comes(bob);
+	cr_expect(eq(uint, n_tries_of_all, 2));
+	cr_expect(eq(uint, n_tries[0], 1));
+	cr_expect(eq(uint, n_tries[10], 1), "those of another wait for none of alice's");
+	wait_again(0);
+	cr_expect(eq(uint, n_tries[1], 1));
+	piece_comes(bob);
+	cr_expect(eq(uint, n_tries_of_all, 3), "one is trying already");
+}
+
+Test(reclaim, what_is_no_smaller_than_one_that_waits_in_vain_is_not_tried,
+     .init = users_come, .fini = users_leave)
+{
+	much_is_coming();
+	for (int i = 0; i < N - 1; i++)
+		wait_for(i, alice, device, 10);
+	wait_for(N - 1, alice, device, 9);
+	piece_comes(bob);
+	wait_again(0);
+	cr_expect(eq(uint, n_tries_of_all, 2));
+	cr_expect(eq(uint, n_tries[N - 1], 1));
+	wait_again(N - 1);
+	cr_expect(eq(uint, n_tries_of_all, 2));
+	piece_comes(bob);
+	cr_expect(eq(uint, n_tries_of_all, 3), "another piece, another try");
+}
+
+/* Their last try has them fail. */
+Test(reclaim, all_try_where_no_more_memory_is_to_come, .init = users_come,
+     .fini = users_leave)
+{
+	much_is_coming();
+	for (int i = 0; i < 3; i++)
+		wait_for(i, alice, device, 10);
+	reclaim_postpone(&reclaim, (struct reclaim_from){ 0, bob });
+	reclaim_retry(&reclaim, &registry, reclaimed_of(device));
+	for (int i = 0; i < 3; i++) {
+		cr_expect(eq(uint, n_tries[i], 1));
+		reclaim_failed(&reclaim, 0, 10, waiters[i].n_arrived);
+		cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[i])));
+		reclaim_leave(&reclaim, &waiters[i]);
+	}
+	cr_expect(eq(uint, n_tries_of_all, 3));
+}
+
+Test(reclaim, a_piece_that_came_during_a_try_is_not_missed, .init = users_come,
+     .fini = users_leave)
+{
+	struct reclaim_waiter *waiter = &waiters[0];
+
+	much_is_coming();
+	wait_for(0, alice, device, 10);
+	piece_comes(bob);
+	piece_comes(bob);
+	reclaim_leave(&reclaim, waiter);
+	cr_assert(eq(int, reclaim_wait(&reclaim, waiter), 0));
+	cr_expect(eq(uint, n_tries[0], 2));
+}
+
+Test(reclaim, who_leaves_while_others_wait_is_not_tried, .init = users_come,
+     .fini = users_leave)
+{
+	much_is_coming();
+	for (int i = 0; i < 3; i++)
+		wait_for(i, alice, device, 10 - i);
+	reclaim_leave(&reclaim, &waiters[0]);
+	piece_comes(bob);
+	cr_expect(eq(uint, n_tries[0], 0));
+	cr_expect(eq(uint, n_tries[1], 1));
+	reclaim_leave(&reclaim, &waiters[1]);
+	cr_expect(eq(uint, n_tries[2], 1));
+}
+
+/* A user's own kernel may hold memory for as long as the user likes. */
+Test(reclaim, only_the_holder_waits_for_what_is_held, .init = users_come,
+     .fini = users_leave)
+{
+	struct held_piece piece = { .from = { 0, bob }, .holder = holder_of(alice->uid) };
+	struct held_piece own = { .from = { 0, alice }, .holder = holder_of(alice->uid) };
+
+	waiters[0] = (struct reclaim_waiter){ .from = device, .owner = alice };
+	waiters[1] = (struct reclaim_waiter){ .from = device, .owner = bob };
+	waiters[2] = (struct reclaim_waiter){ .from = { 0, alice }, .owner = alice };
+	reclaim_hold(&reclaim, &piece);
+	cr_expect(reclaim_is_worth_waiting(&reclaim, &waiters[0]));
+	cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[1])));
+	cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[2])));
+	reclaim_hold(&reclaim, &own);
+	cr_expect(reclaim_is_worth_waiting(&reclaim, &waiters[2]));
+	reclaim_unhold(&reclaim, &piece);
+	reclaim_unhold(&reclaim, &own);
+	cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[0])));
 }
 
 /* An owner with nothing is forgotten, and may come again. */
-Test(reclaim, memory_comes_back_after_its_owner_was_forgotten)
+Test(reclaim, memory_comes_back_after_its_owner_was_forgotten, .init = users_come,
+     .fini = users_leave)
 {
-	struct reclaim_waiter of_alice, of_bob;
-	struct registry registry;
 	struct reclaimed of_forgotten;
-	struct owner *alice, *bob;
 
-	registry_init(&registry);
-	alice = owner_get(&registry, 1000, 100);
 	of_forgotten = reclaimed_of((struct reclaim_from){ 0, alice });
 	owner_free(&registry, alice);
 	reclaim_retry(&reclaim, &registry, of_forgotten);
 	alice = owner_get(&registry, 1000, 100);
-	bob = owner_get(&registry, 1001, 101);
-	wait_for(&of_alice, alice);
-	wait_for(&of_bob, bob);
+	reclaim_begin(&reclaim, (struct reclaim_from){ 0, alice });
+	reclaim_begin(&reclaim, (struct reclaim_from){ 0, bob });
+	wait_for(0, alice, (struct reclaim_from){ 0, alice }, 1);
+	wait_for(1, bob, (struct reclaim_from){ 0, bob }, 1);
 	reclaim_retry(&reclaim, &registry, of_forgotten);
-	cr_expect(eq(uint, n_taken, 1));
-	cr_expect(eq(uint, n_retried, 1));
-	cr_expect(eq(ptr, alice->waiters, NULL));
-	cr_expect(eq(ptr, bob->waiters, &of_bob));
-	reclaim_forget(&reclaim, &of_bob);
-	registry_deinit(&registry);
+	cr_expect(eq(uint, n_tries[0], 1));
+	cr_expect(eq(uint, n_tries[1], 0));
 }
