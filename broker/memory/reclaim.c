@@ -85,8 +85,8 @@ void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece)
 	/* Without memory here the holder's requests do not wait for the piece. */
 	if (!by)
 		return;
-	piece->is_own = piece->from.owner &&
-			piece->holder == holder_of(piece->from.owner->uid);
+	piece->is_own =
+		piece->from.owner && piece->holder == holder_of(piece->from.owner->uid);
 	by->n[piece->from.place]++;
 	by->n_own += piece->is_own;
 }
@@ -162,9 +162,9 @@ static struct waiters *waiters_find(const struct reclaim_waiter *waiter)
 	struct waiters *waiters;
 
 	DL_FOREACH (waiter->owner->waiters, waiters) {
-		if (waiter->from.owner ? waiters->for_own
-				       : !waiters->for_own &&
-						 waiters->place == waiter->from.place)
+		if (waiter->from.owner
+			    ? waiters->for_own
+			    : !waiters->for_own && waiters->place == waiter->from.place)
 			return waiters;
 	}
 	return NULL;

@@ -50,12 +50,12 @@ struct reclaim_waiter {
 /* The requests of an owner that wait for the same memory. */
 struct waiters {
 	struct owner *owner;
-	bool for_own;	/* for any memory of the owner, else of the place */
-	uint32_t place; /* of the memory */
-	uint64_t round; /* counts how often memory may have come */
+	bool for_own;		     /* for any memory of the owner, else of the place */
+	uint32_t place;		     /* of the memory */
+	uint64_t round;		     /* counts how often memory may have come */
 	struct reclaim_waiter *list; /* the next to try is the first */
 	const struct reclaim_waiter *trying;
-	struct waiters *prev, *next; /* of owner->waiters */
+	struct waiters *prev, *next;	   /* of owner->waiters */
 	struct waiters *prev_at, *next_at; /* of reclaim->waiters */
 };
 
@@ -71,8 +71,8 @@ struct held_piece {
 	struct reclaim_from from;
 	uint64_t size;
 	uint64_t holder;
-	bool counted;	/* in reclaim->held_by */
-	bool is_own;	/* the holder had the memory */
+	bool counted;			/* in reclaim->held_by */
+	bool is_own;			/* the holder had the memory */
 	struct held_piece *prev, *next; /* prev is NULL while the piece is not listed */
 };
 
@@ -124,11 +124,11 @@ struct in_vain {
 
 struct reclaim {
 	struct queue queues[N_PLACES];
-	unsigned int n_queued;			  /* requests in the queues */
-	int64_t woken_ms;			  /* all queues, last */
-	unsigned int n_coming[N_PLACES];	  /* pieces being given back */
-	uint64_t n_arrived[N_PLACES];		  /* pieces given back so far */
-	struct waiters *waiters[N_PLACES];	  /* for memory of the place */
+	unsigned int n_queued;		   /* requests in the queues */
+	int64_t woken_ms;		   /* all queues, last */
+	unsigned int n_coming[N_PLACES];   /* pieces being given back */
+	uint64_t n_arrived[N_PLACES];	   /* pieces given back so far */
+	struct waiters *waiters[N_PLACES]; /* for memory of the place */
 	struct in_vain in_vain[N_PLACES];
 	struct held_piece *held;
 	struct held_by *held_by;

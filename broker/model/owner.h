@@ -48,7 +48,7 @@ struct owner {
 	struct worker *worker;		  /* NULL until the first need */
 	uint32_t n_coming;  /* pieces of memory on their way back; memory/reclaim.h */
 	uint64_t n_arrived; /* pieces given back so far */
-	struct waiters *waiters; /* the owner's requests that wait for memory; the same file */
+	struct waiters *waiters; /* for memory; the same file */
 	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */
 	struct op *waiting; /* ops that wait for a turn */
 	uint32_t n_rooms;   /* pieces of copies in the broker's memory; the same file */

@@ -50,8 +50,8 @@ bool account_parse(const char *name, uid_t *ret_uid);
 int account_join(int machine_fd, struct account *ret, int *ret_joined);
 
 /*
- * Opens and locks an account. lock: LOCK_NB, not to wait; 0. account_close() lets the lock
- * go.
+ * Opens and locks an account. lock: LOCK_NB, not to wait; 0. account_close() lets the
+ * lock go.
  *
  * Returns: 0, -EWOULDBLOCK, or -errno.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums of memory that are too high, made right for a process that may not do so itself.
+ * Makes the sums right for a process that may not do so itself.
  *
- * A holder that dies or closes a descriptor takes nothing off the sums, and only root may
- * look who still holds another user's memory. A process of another user whose request
- * does not fit asks: it writes a byte to the pipe `ask` in the account of root. A thread
- * in each process of root reads them. A count makes the number in the file `counted` odd
- * when it begins and even when it ends.
+ * Sums are too high when a holder of memory has died or closed a descriptor, and only
+ * root may look who holds the memory of other users. A process of another user whose
+ * request does not fit asks: the process writes a byte to the pipe `ask` in root's
+ * account. Each process of root has a thread that reads them and counts. A count makes
+ * the number in the file `counted` odd when it begins and even when it ends.
  */
 #pragma once
 
