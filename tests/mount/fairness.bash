@@ -243,6 +243,7 @@ test_lines_that_wait_for_memory_do_not_wait_for_a_stopped_worker()
 # Mallory's kernel holds 60 MiB that were freed. Each piece of bob's had all 400 lines try.
 test_hundreds_of_lines_that_wait_for_held_memory()
 {
+	needs_software 'fill a device'
 	bob_is_ready
 	by $mallory run 'echo "flag 4K" >control/alloc; echo "held 60M" >control/alloc'
 	needs_kernels
