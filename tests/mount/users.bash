@@ -193,6 +193,20 @@ test_an_open_that_waits_is_refused_after_a_chmod()
 	by $alice run 'rmdir allocations/x allocations/y'
 }
 
+# Her memory was the broker's, and his is made in his own process.
+test_a_process_of_a_user_gets_what_another_freed()
+{
+	needs_root 'several users'
+	needs_software 'fill a device'
+	by $alice run 'echo "full 500M" >control/alloc'
+	by $bob run 'echo "small 64K kind=direct" >control/alloc'
+	by $bob run 'echo "large 300M kind=direct wait=20" >control/alloc' &
+	sleep 0.5 # the line waits now
+	by $alice run 'rmdir allocations/full'
+	wait $! || fail "bob's line fails:" "$(by $bob run 'tail -n 1 errors')"
+	by $bob run 'rmdir allocations/large allocations/small'
+}
+
 # loaded_by UID NAME [FILE]: loads tests/kernels/FILE.cu as a module NAME of the user.
 loaded_by()
 {
