@@ -70,6 +70,7 @@ static bool is_shown(const struct tracer *tracer, const struct record *record)
 		(tracer->wanted.shown & GROUP_BIT(call->group) || call->op == OP_FREE));
 }
 
+/* Returns: -EAGAIN when the other records are for the next time. */
 static int on_record(void *context, void *data, size_t size)
 {
 	struct tracer *tracer = context;
@@ -88,7 +89,7 @@ static int on_record(void *context, void *data, size_t size)
 	if (tracer->output->event && is_shown(tracer, record))
 		tracer->output->event(tracer, record);
 	imports_unlearn(tracer->imports, record);
-	return 0;
+	return record->time > tracer->until ? -EAGAIN : 0;
 }
 
 static int fail(const struct text *why)
@@ -212,7 +213,7 @@ struct loop {
 	struct ring_buffer *ring;
 	struct command command;
 	struct watch watch;
-	uint64_t end;	   /* 0: none */
+	uint64_t end;	   /* UINT64_MAX: none */
 	uint64_t interval; /* 0: none */
 	uint64_t next;
 	uint64_t look;
@@ -245,8 +246,9 @@ static int loop_init(struct loop *loop, struct tracer *tracer, struct text *why)
 	epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->signals, &event);
 	event.data.fd = ring_buffer__epoll_fd(loop->ring);
 	epoll_ctl(loop->epoll, EPOLL_CTL_ADD, event.data.fd, &event);
-	if (options->duration_s > 0)
-		loop->end = tracer->start + (uint64_t)(options->duration_s * 1e9);
+	loop->end = options->duration_s > 0
+			    ? tracer->start + (uint64_t)(options->duration_s * 1e9)
+			    : UINT64_MAX;
 	loop->interval = (uint64_t)(interval * 1e9);
 	loop->next = tracer->start + loop->interval;
 	return 0;
@@ -292,6 +294,7 @@ static void run(struct loop *loop, struct tracer *tracer)
 		end = take_signals(loop);
 		if (watch_is_over(&loop->watch)) /* the last record is there already */
 			end = tracer->someone_ended = true;
+		tracer->until = MIN(clock_ns(CLOCK_MONOTONIC), loop->end);
 		ring_buffer__consume(loop->ring);
 		lost_tell(tracer);
 		processes_bury(tracer);
@@ -305,7 +308,7 @@ static void run(struct loop *loop, struct tracer *tracer)
 				tracer->output->interval(tracer);
 			loop->next += loop->interval;
 		}
-		if (loop->end && now >= loop->end)
+		if (tracer->until == loop->end)
 			end = true;
 		if (!output_flush(tracer))
 			end = true;

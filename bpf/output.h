@@ -33,6 +33,7 @@ struct tracer {
 	FILE *file;	       /* stdout, or the file of --chrome */
 	bool write_failed;     /* a write failed, and the user has been told */
 	uint64_t lost[N_LOST]; /* counts that the mode has been told */
+	uint64_t until;	       /* of the records to look at this time */
 	bool someone_ended;    /* processes_bury() has something to do */
 	struct process *ended; /* ended processes, if the mode keeps them */
 	size_t n_ended;

@@ -139,6 +139,22 @@ test_a_process_with_thousands_of_mappings_is_not_read_for_each_call()
 	[ $((SECONDS - before)) -lt 10 ] || fail "the tool ended $((SECONDS - before)) s after Ctrl-C"
 }
 
+# Calls come faster than they are read, so there is always one more to show.
+test_calls_without_end_do_not_keep_the_tool()
+{
+	local i before
+	for i in 1 2; do
+		printf '%s\n' "$prepare" quiet 'loop 1000000000' \
+			'cuMemAlloc_v2 &a 16' 'cuMemFree_v2 $a' end | "$C" "$L" >/dev/null &
+		pretenders+=($!)
+	done
+	before=$SECONDS
+	python3 -c 'import os, time
+while os.read(0, 65536):
+    time.sleep(0.05)' < <(exec "$GPUMEM_TRACE" --library "$L" -d 1)
+	[ $((SECONDS - before)) -lt 40 ] || fail "the tool ended after $((SECONDS - before)) s"
+}
+
 # The kernel puts no probe on `hlt`.
 test_a_library_that_takes_no_probes_keeps_no_other_from_being_traced()
 {
