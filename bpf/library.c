@@ -240,8 +240,19 @@ static int libraries_append(struct libraries *libraries, struct library *library
 	return 0;
 }
 
+/* Files that this user's processes had mapped; root may have any number. */
+static size_t found_by(const struct libraries *libraries, uid_t uid)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; uid && i < libraries->n; i++)
+		n += libraries->list[i].finder == uid;
+	return n;
+}
+
 /* Closes the descriptor, or keeps it. Returns: as libraries_add(). */
-static int add_opened(struct libraries *libraries, int opened, const char *name)
+static int add_opened(struct libraries *libraries, int opened, const char *name,
+		      uid_t finder)
 {
 	_cleanup_close_ int fd = opened;
 	struct stat st;
@@ -250,8 +261,12 @@ static int add_opened(struct libraries *libraries, int opened, const char *name)
 		return -errno;
 	if (have_inode(libraries, &st))
 		return 0;
+	if (finder != NO_UID && found_by(libraries, finder) >= LIBRARIES_OF_USER)
+		return -EMFILE;
 	elf_version(EV_CURRENT);
-	struct library library = { .fd = fd, .device = st.st_dev, .inode = st.st_ino };
+	struct library library = {
+		.fd = fd, .finder = finder, .device = st.st_dev, .inode = st.st_ino
+	};
 	int error = read_symbols(&library, fd);
 	if (!error)
 		error = libraries_append(libraries, &library, name);
@@ -264,14 +279,15 @@ int libraries_add(struct libraries *libraries, const char *path, const char *nam
 {
 	int fd = proc_open_file(path, 0);
 
-	return fd < 0 ? fd : add_opened(libraries, fd, name);
+	return fd < 0 ? fd : add_opened(libraries, fd, name, NO_UID);
 }
 
 /* Adds a library that can't be probed; once, however many processes have mapped the
  * file. */
-static void add_lost(struct libraries *libraries, const char *name, int error)
+static void add_lost(struct libraries *libraries, const char *name, uid_t finder,
+		     int error)
 {
-	struct library library = { .fd = -1, .error = error };
+	struct library library = { .fd = -1, .error = error, .finder = finder };
 
 	for (size_t i = 0; i < libraries->n; i++)
 		if (libraries->list[i].error && !strcmp(libraries->list[i].name, name))
@@ -315,25 +331,30 @@ static bool is_libcuda(const char *path)
 	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
 }
 
-static void add_mapped(struct libraries *libraries, const char *pid,
+/* Returns: whether the user may have one more. */
+static bool add_mapped(struct libraries *libraries, const char *pid, uid_t uid,
 		       const struct mapping *mapping)
 {
 	int fd = proc_open_mapped(pid, mapping);
-	int error = fd < 0 ? fd : add_opened(libraries, fd, mapping->name);
+	int error = fd < 0 ? fd : add_opened(libraries, fd, mapping->name, uid);
 
 	if (error)
-		add_lost(libraries, mapping->name, error);
+		add_lost(libraries, mapping->name, uid, error);
+	return found_by(libraries, uid) <= LIBRARIES_OF_USER;
 }
 
 static void add_process(struct libraries *libraries, const char *pid)
 {
 	struct mapping mapping;
 	struct maps maps;
+	uid_t uid;
+	bool more = proc_real_uid(atoi(pid), &uid) &&
+		    found_by(libraries, uid) <= LIBRARIES_OF_USER;
 
 	maps_open(&maps, pid);
-	while (maps_next(&maps, &mapping))
+	while (more && maps_next(&maps, &mapping))
 		if (mapping.name[0] == '/' && is_libcuda(mapping.name))
-			add_mapped(libraries, pid, &mapping);
+			more = add_mapped(libraries, pid, uid, &mapping);
 	maps_close(&maps);
 }
 

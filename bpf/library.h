@@ -28,10 +28,16 @@ struct library {
 	int fd;	   /* kept open, so that the file can't vanish; -1: could not be opened */
 	int error; /* 0, or the -errno that keeps the library from being probed */
 	bool refused; /* the error is of this way to attach; another may do */
+	uid_t finder; /* whose process had it mapped; NO_UID */
 	dev_t device;
 	ino_t inode;
 	struct symbol symbols[N_CALLS];
 };
+
+#define NO_UID ((uid_t)-1)
+
+/* A user can't keep the tool busy with any number of files. */
+#define LIBRARIES_OF_USER 16
 
 struct libraries {
 	struct library *list;
@@ -51,8 +57,8 @@ int libraries_add(struct libraries *libraries, const char *path, const char *nam
 
 /*
  * Adds libraries mapped by running processes: by those of options' pids and user, where
- * given. A library with an unreadable file is added with an error; unreadable processes
- * are passed over.
+ * given. A library with an unreadable file is added with an error, and so is one beyond
+ * LIBRARIES_OF_USER (-EMFILE); unreadable processes are passed over.
  */
 void libraries_add_running(struct libraries *libraries, const struct options *options);
 

@@ -43,6 +43,21 @@ bool proc_uid(pid_t pid, uid_t *ret_uid)
 	return true;
 }
 
+bool proc_real_uid(pid_t pid, uid_t *ret_uid)
+{
+	char path[64], line[256];
+	bool found = false;
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof line, file))
+		found = sscanf(line, "Uid: %u", ret_uid) == 1;
+	fclose(file);
+	return found;
+}
+
 int proc_open_file(const char *path, int flags)
 {
 	char again[32];

@@ -18,18 +18,22 @@ pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE]);
 /* The user of a process. Returns: false without such a process. */
 bool proc_uid(pid_t pid, uid_t *ret_uid);
 
+/* The user who started the process, who may hide in a process that the kernel shows as
+ * root's. Returns: false for an ended process. */
+bool proc_real_uid(pid_t pid, uid_t *ret_uid);
+
 /*
  * Opens a regular file whose path may be a hostile user's choice: a FIFO or a device is
- * not opened, and no lease on the file is waited for (fcntl(2), F_SETLEASE). O_NOFOLLOW in
- * flags refuses a symbolic link, too.
+ * not opened, and no lease on the file is waited for (fcntl(2), F_SETLEASE). O_NOFOLLOW
+ * in flags refuses a symbolic link, too.
  *
  * Returns: a descriptor; -ENOEXEC for another kind of file; -errno.
  */
 int proc_open_file(const char *path, int flags);
 
 /*
- * Opens the file of a mapping, as proc_open_file(): by its addresses, or, where the kernel
- * doesn't allow that, by its path as the process sees it.
+ * Opens the file of a mapping, as proc_open_file(): by its addresses, or, where the
+ * kernel doesn't allow that, by its path as the process sees it.
  *
  * Returns: a descriptor; -ESTALE for another file in its place; -errno.
  */

@@ -139,6 +139,37 @@ test_a_process_with_thousands_of_mappings_is_not_read_for_each_call()
 	[ $((SECONDS - before)) -lt 10 ] || fail "the tool ended $((SECONDS - before)) s after Ctrl-C"
 }
 
+# Each file is read as a whole. The kernel shows a process that is not to be dumped as root's.
+test_a_user_with_many_libraries_keeps_no_other_from_being_traced()
+{
+	[ "$(id -u)" = 0 ] || skip 'needs root: another user'
+	chmod 755 "$T"
+	mkdir "$T/a" "$T/many"
+	chmod 777 "$T/many"
+	cp "$P" "$T/a/libcuda.so.1"
+	install -m 644 "$P" "$T/many/copied"
+	PATH=/usr/bin:/bin setpriv --reuid=64301 --regid=64301 --clear-groups python3 - "$T/many" <<-'EOF' &
+		import ctypes, mmap, os, shutil, sys, time
+		ctypes.CDLL(None).prctl(4, 0) # PR_SET_DUMPABLE
+		maps = []
+		for i in range(50):
+		    path = f"{sys.argv[1]}/libcuda.so.{i}"
+		    shutil.copy(sys.argv[1] + "/copied", path)
+		    with open(path, "rb") as file:
+		        maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+		open(sys.argv[1] + "/ready", "w")
+		time.sleep(100)
+	EOF
+	pretenders+=($!)
+	eventually "[ -e '$T/many/ready' ]"
+	with_library "$T/a/libcuda.so.1"
+	begin --json -d 0.1
+	ends
+	like "$(<"$T/err")" "probing $T/a/"
+	is "$(grep -c "probing $T/many/" "$T/err")" 16
+	is "$(grep "left out $T/many/" "$T/err" | cut -d : -f 3)" ' Too many open files'
+}
+
 # Calls come faster than they are read, so there is always one more to show.
 test_calls_without_end_do_not_keep_the_tool()
 {
