@@ -404,7 +404,7 @@ static bool control_keep_tail(struct control *control)
 	control->tail = malloc(length + 1);
 	if (!control->tail)
 		return false;
-	control->command.writer_start = process_start(control->caller.pid);
+	control->command.writer = process_identity(control->caller.pid);
 	memcpy(control->tail, control->batch + control->position, length);
 	control->n_tail = length;
 	if (control_has_room(control, control->position)) {

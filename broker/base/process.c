@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/def.h"
 #include "base/proc.h"
-
-#define PF_EXITING 0x4 /* a task flag of the kernel, in the ninth field of stat */
 
 /* Reads the start of a file of the process. Returns: false on failure. */
 static bool process_read(pid_t pid, const char *file, char *text, size_t size)
@@ -64,6 +63,35 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX])
 	name[strcspn(name, "\n")] = '\0';
 }
 
+bool process_has_ended(int pidfd)
+{
+	struct pollfd end = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&end, 1, 0) > 0;
+}
+
+/* Linux counts 667 for a process with little memory, and 0 for one without any. */
+bool process_is_ending(pid_t pid)
+{
+	char score[16];
+
+	return !process_read(pid, "oom_score", score, sizeof(score)) ||
+	       strtol(score, NULL, 10) == 0;
+}
+
+struct process_identity process_identity(pid_t thread)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat stat;
+	char path[16];
+
+	snprintf(path, sizeof(path), "%d", thread);
+	fd = proc_open(path, O_PATH | O_DIRECTORY);
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		return (struct process_identity){ 0 };
+	return (struct process_identity){ process_of_thread(thread), stat.st_uid };
+}
+
 /*
  * The fields of stat behind the name, which may have any bytes. NULL: gone. Those of the
  * thread alone: for /proc/PID/stat Linux adds up the times of all threads.
@@ -74,24 +102,6 @@ static const char *process_stat(pid_t pid, char *text, size_t size)
 
 	snprintf(name, sizeof(name), "task/%d/stat", pid);
 	return process_read(pid, name, text, size) ? strrchr(text, ')') : NULL;
-}
-
-bool process_has_ended(int pidfd)
-{
-	struct pollfd end = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&end, 1, 0) > 0;
-}
-
-bool process_is_ending(pid_t pid)
-{
-	char text[512];
-	const char *fields = process_stat(pid, text, sizeof(text));
-	unsigned int flags;
-
-	if (!fields || sscanf(fields, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-		return true;
-	return flags & PF_EXITING;
 }
 
 unsigned long long process_start(pid_t thread)

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Facts about a process from /proc. */
+/*
+ * Facts about a process from /proc.
+ *
+ * Users decide how long many of these files take to read. For `stat`, `status`, `maps`
+ * and more Linux holds on to the memory of the process, and whoever is the last to do so
+ * takes the memory down and closes the files mapped there; most of them, and `fd`, `ns`
+ * and `root`, also wait for an exec(2), which waits for the close of files. Only of a
+ * thread that waits for the broker's answer none of that can be. Of any other the threads
+ * of the view look at `comm`, `cgroup`, `task`, `oom_score` and the folder itself.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -16,12 +25,22 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX]);
 /* Whether all threads of the process of a pidfd have ended. */
 bool process_has_ended(int pidfd);
 
-/* Whether the process is exiting or gone. */
+/* Whether the process has given up its memory, which comes before its files; or is gone.
+ */
 bool process_is_ending(pid_t pid);
+
+/* A thread's process and user: who has the number now. */
+struct process_identity {
+	pid_t process; /* 0: nobody */
+	uid_t uid;
+};
+
+struct process_identity process_identity(pid_t thread);
 
 /*
  * When the thread began, in ticks since the machine's start. A number that has come again
- * has another. Returns: 0 when the thread is gone or can't be seen.
+ * has another. Not for the threads of the view. Returns: 0 when the thread is gone or
+ * can't be seen.
  */
 unsigned long long process_start(pid_t thread);
 

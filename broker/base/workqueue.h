@@ -27,6 +27,10 @@
  */
 #define WORKQUEUE_RELEASES ((uint64_t)1 << 32)
 
+/* The same for tries of allocations that wait in a queue, where others wait for the try.
+ */
+#define WORKQUEUE_TRIES ((uint64_t)1 << 33)
+
 enum task_length {
 	TASK_SHORT, /* some 50 ms at most */
 	TASK_LONG,  /* some 0.2 s at most; or a driver's call, of which nobody knows */

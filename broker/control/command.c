@@ -102,9 +102,13 @@ void command_forget_cgroup(struct command *command)
 
 bool command_writer_lives(const struct command *command)
 {
-	return !command->writer_left ||
-	       (command->writer_start &&
-		command->writer_start == process_start(command->pid));
+	struct process_identity now;
+
+	if (!command->writer_left)
+		return true;
+	now = process_identity(command->pid);
+	return now.process && now.process == command->writer.process &&
+	       now.uid == command->writer.uid;
 }
 
 const char *command_cgroup(struct command *command, bool again)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/completion.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "control/line.h"
 #include "model/access.h"
@@ -29,8 +30,8 @@ struct command {
 	 * command_writer_lives().
 	 */
 	pid_t pid;
-	unsigned long long writer_start; /* process_start() at the write; 0: gone then */
-	bool writer_left;		 /* close does the line */
+	struct process_identity writer; /* at the write */
+	bool writer_left;		/* close does the line */
 	/*
 	 * With verb.opens_files: the thread that opened the file, or wrote bytes of the
 	 * line, and sees other files than the broker; -1: none.

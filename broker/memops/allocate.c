@@ -319,16 +319,14 @@ static void make_memory(struct task *task)
 	make_memory_ended(alloc, r);
 }
 
-/* Runs a step in the work queue, because the step may take long. */
-static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
+void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
 {
-	struct broker *broker = alloc->broker;
+	uint64_t whose = alloc->allocation->owner->uid;
 
+	if (alloc->place.joined || alloc->waiter.among)
+		whose |= WORKQUEUE_TRIES;
 	alloc->task.run = run;
-	pthread_mutex_lock(&broker->registry->lock);
-	alloc_request_waits(alloc);
-	pthread_mutex_unlock(&broker->registry->lock);
-	workqueue_add(broker->workqueue, alloc->allocation->owner->uid, &alloc->task);
+	workqueue_add(alloc->broker->workqueue, whose, &alloc->task);
 }
 
 /* Host memory up to this size is made at once. The kernel makes all pages, too. */
@@ -355,7 +353,10 @@ static void make_durable(struct alloc_request *alloc)
 	} else if (alloc_request_is_host(alloc) && allocation->size <= MADE_AT_ONCE) {
 		make_memory(&alloc->task);
 	} else {
+		pthread_mutex_lock(&alloc->broker->registry->lock);
+		alloc_request_waits(alloc);
 		alloc_request_run(alloc, make_memory);
+		pthread_mutex_unlock(&alloc->broker->registry->lock);
 	}
 }
 

@@ -58,6 +58,9 @@ struct full_name alloc_request_name(const struct alloc_request *alloc);
 /* From now on a signal ends the wait of the command. Under registry.lock. */
 void alloc_request_waits(struct alloc_request *alloc);
 
+/* Runs a step in the work queue, because the step may take long. Under registry.lock. */
+void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task));
+
 /* Frees the request and its name, without an answer. Under registry.lock. */
 void alloc_request_drop(struct alloc_request *alloc);
 

@@ -192,6 +192,41 @@ static void asked_passed(struct deadline *deadline)
 			  broker->ops->give_back_ms / 1000.0);
 }
 
+/* From now on the owner holds the memory, and nobody else waits for it. */
+static void asked_is_slow(struct deadline *deadline)
+{
+	struct asked *asked = container_of(deadline, struct asked, deadline);
+	struct give_back *give_back = asked->give_back;
+	struct broker *broker = give_back->broker;
+	const struct block *block = give_back->block;
+	struct reclaim_from from = { block->place, block->payer };
+
+	deadline_set(broker, deadline, broker->ops->give_back_ms - GIVE_BACK_PROMPT_MS,
+		     asked_passed);
+	if (give_back->held.prev)
+		return;
+	reclaim_postpone(broker->reclaim, from);
+	give_back->held.from = from;
+	give_back->held.size = block->size;
+	give_back->held.holder = holder_of(asked->worker->owner->uid);
+	reclaim_hold(broker->reclaim, &give_back->held);
+	if (give_back->tell.held)
+		give_back->tell.held(give_back->tell.userdata);
+	reclaim_retry_later(broker, from);
+}
+
+/*
+ * Whether others are to wait less long than the worker may take: for the worker of who
+ * had the memory.
+ */
+static bool asked_keeps_own(const struct asked *asked)
+{
+	const struct give_back *give_back = asked->give_back;
+
+	return !give_back->kept && asked->worker->owner == give_back->block->payer &&
+	       give_back->broker->ops->give_back_ms > GIVE_BACK_PROMPT_MS;
+}
+
 /* Time limit for an owner's worker to unmap, so that others don't wait for ever. */
 static void asked_limit(struct asked *asked, bool begins)
 {
@@ -201,7 +236,10 @@ static void asked_limit(struct asked *asked, bool begins)
 		return;
 	pthread_mutex_lock(&broker->registry->lock);
 	asked->excused = false;
-	if (begins)
+	if (begins && asked_keeps_own(asked))
+		deadline_set(broker, &asked->deadline, GIVE_BACK_PROMPT_MS,
+			     asked_is_slow);
+	else if (begins)
 		deadline_set(broker, &asked->deadline, broker->ops->give_back_ms,
 			     asked_passed);
 	else

@@ -13,9 +13,13 @@ struct broker;
 struct owner;
 struct worker;
 
+/* Others wait so long for memory that the owner's worker is to free. */
+#define GIVE_BACK_PROMPT_MS 1000
+
 /* Whom to tell; functions may be NULL. */
 struct give_back_tell {
-	/* A guest's kernels keep the memory, and the guest pays. Under registry.lock. */
+	/* A user's worker keeps the memory, and others wait no more. Under registry.lock.
+	 */
 	void (*held)(void *userdata);
 	void (*done)(void *userdata); /* no lock held */
 	void *userdata;

@@ -89,13 +89,6 @@ static void alloc_request_give_up(struct task *task)
 		alloc_request_ask_free(alloc);
 }
 
-static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
-{
-	alloc->task.run = run;
-	workqueue_add(alloc->broker->workqueue, alloc->allocation->owner->uid,
-		      &alloc->task);
-}
-
 static void alloc_request_passed(struct deadline *deadline)
 {
 	struct alloc_request *alloc =

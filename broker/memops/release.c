@@ -32,9 +32,6 @@
 #include "process/processes.h"
 #include "record/records.h"
 
-/* Others wait so long for memory that the owner's worker is to free. */
-#define PROMPT_MS 1000
-
 struct release {
 	struct op op;
 	struct allocation *allocation;
@@ -68,7 +65,7 @@ static void release_block_done(void *userdata)
 	op_done(op, 0);
 }
 
-/* A guest keeps the memory, and pays: requests of others wait no more. */
+/* A user's worker keeps the memory: requests of others wait no more. */
 static void release_block_held(void *userdata)
 {
 	(void)release_uncount(container_of((struct op *)userdata, struct release, op));
@@ -141,7 +138,7 @@ static void release_ask(struct release *release)
 	struct op *op = &release->op;
 
 	pthread_mutex_lock(&op->broker->registry->lock);
-	deadline_set(op->broker, &release->slow, PROMPT_MS, release_is_slow);
+	deadline_set(op->broker, &release->slow, GIVE_BACK_PROMPT_MS, release_is_slow);
 	pthread_mutex_unlock(&op->broker->registry->lock);
 	op_request(op);
 }

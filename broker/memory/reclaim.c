@@ -257,8 +257,13 @@ int reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 	if (!waiters)
 		return -ENOMEM;
 	waiter->among = waiters;
-	waiter->round = waiters->round - waiter_missed(reclaim, waiter);
-	DL_APPEND(waiters->list, waiter);
+	if (waiter_missed(reclaim, waiter)) {
+		waiter->round = waiters->round - 1;
+		DL_PREPEND(waiters->list, waiter);
+	} else {
+		waiter->round = waiters->round;
+		DL_APPEND(waiters->list, waiter);
+	}
 	waiters_go_on(reclaim, waiters);
 	return 0;
 }
@@ -281,8 +286,11 @@ void reclaim_leave(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 
 static void queue_begin_round(struct queue *queue)
 {
-	/* A round that did not use up its looks has come to the end. */
-	if (queue->n_looks <= QUEUE_LOOKS)
+	/*
+	 * A round that did not use up its looks has come to the end. One that memory has
+	 * cut short goes on where it was, behind the first.
+	 */
+	if (!queue->again && queue->n_looks <= QUEUE_LOOKS)
 		queue->next = NULL;
 	queue->again = false;
 	queue->least_failed = UINT64_MAX;
@@ -306,30 +314,49 @@ static struct queue_place *queue_step(struct queue *queue)
 	return place;
 }
 
-/* Lets the next one try, or ends the round. */
-static void queue_go_on(struct queue *queue)
+/* The next one to try, or NULL: the round is over. */
+static struct queue_place *queue_find(struct queue *queue)
 {
 	int64_t now = clock_ms();
 	struct queue_place *place;
 
-	if (queue->again)
-		queue_begin_round(queue);
-	queue->trying = NULL;
 	while (queue->n_looks++ < QUEUE_LOOKS && (place = queue_step(queue))) {
 		if (place != queue->places && now - place->since_ms < QUEUE_PATIENCE_MS) {
 			/* Those behind came later still. */
 			queue->next = NULL;
-			return;
+			return NULL;
 		}
 		place->missed = place->in_hand;
-		if (place->size >= queue->least_failed || place->in_hand)
+		if (place->size < queue->least_failed && !place->in_hand)
+			return place;
+	}
+	return NULL;
+}
+
+/*
+ * Lets the next one try, or ends the round. Memory that has arrived is for the first; but
+ * where it arrives during each try, those behind take turns with the first.
+ */
+static void queue_go_on(struct queue *queue)
+{
+	bool first_tried = queue->trying && queue->trying == queue->places;
+	struct queue_place *place;
+
+	if (queue->again && !first_tried)
+		queue_begin_round(queue);
+	queue->trying = NULL;
+	while (!queue->trying) {
+		place = queue_find(queue);
+		if (!place && !queue->again)
+			return;
+		if (!place) {
+			queue_begin_round(queue);
 			continue;
+		}
 		place->in_hand = true;
 		if (!place->apart)
 			queue->trying = place;
 		place->retry(place);
-		if (!place->apart)
-			return;
 	}
 }
 
@@ -339,6 +366,7 @@ void queue_wake(struct reclaim *reclaim, uint32_t place)
 
 	if (queue->trying) {
 		queue->again = true;
+		queue->least_failed = UINT64_MAX;
 		return;
 	}
 	queue_begin_round(queue);
@@ -359,7 +387,8 @@ void queue_tried(struct reclaim *reclaim, struct queue_place *place)
 
 	place->in_hand = false;
 	if (!place->apart) {
-		queue->least_failed = MIN(queue->least_failed, place->size);
+		if (!queue->again)
+			queue->least_failed = MIN(queue->least_failed, place->size);
 		queue_go_on(queue);
 	} else if (place->missed) {
 		queue_wake(reclaim, place->place);

@@ -1075,4 +1075,51 @@ test_a_link_by_io_uring_during_another_call_holds_no_folder()
 	EOF
 }
 
+# During exec(2) Linux makes readers of many files of the process in /proc wait, also while
+# a close waits for the broker. Threads of the view read `stat` of such processes.
+test_processes_whose_exec_waits()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 4K kind=host" >control/alloc; echo "leased 4K kind=host" >control/alloc'
+	py $mallory >"$T/mallory" <<-'EOF' &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		data = [os.open("allocations/hers/data", os.O_WRONLY) for _ in range(16)]
+		hold = os.open("allocations/hers/lease", os.O_RDWR)
+		os.read(hold, 4096)
+		os.write(hold, b"hold w")
+		def closes_later(fd):
+		    if os.fork() == 0:
+		        libc.prctl(1, signal.SIGKILL)
+		        time.sleep(1)
+		        os.close(fd)
+		        signal.pause()
+		def execs(i):
+		    libc.prctl(1, signal.SIGKILL)
+		    os.close(hold)
+		    if i % 2:
+		        fd = os.open("control/alloc", os.O_RDWR)
+		        os.write(fd, (f"c{i} 4K until=exit" + " " * 4096)[:4096].encode())
+		        closes_later(fd)
+		        os.set_inheritable(fd, True)
+		    else:
+		        fd = os.open("allocations/leased/lease", os.O_RDWR)
+		        os.read(fd, 4096)
+		        closes_later(fd)
+		        os.close(fd)
+		    for other in data:
+		        os.set_inheritable(other, other != data[i])
+		    libc.fallocate(data[i], 3, ctypes.c_long(0), ctypes.c_long(100))
+		    os.execv("/bin/sleep", ["sleep", "1000"])
+		pids = [os.fork() or execs(i) for i in range(16)]
+		time.sleep(2)
+		names = [open(f"/proc/{pid}/comm").read() for pid in pids]
+		print("stuck", 16 - names.count("sleep\n"), flush=True)
+		signal.pause()
+	EOF
+	eventually "grep -q stuck '$T/mallory'"
+	is "$(<"$T/mallory")" 'stuck 16'
+	bob_notices_nothing
+}
+
 main "$@"

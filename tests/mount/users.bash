@@ -193,6 +193,25 @@ test_an_open_that_waits_is_refused_after_a_chmod()
 	by $alice run 'rmdir allocations/x allocations/y'
 }
 
+# The memory is in a block of the broker's, and her own worker has to unmap the block.
+test_nobody_waits_long_for_memory_that_its_owners_stopped_worker_keeps()
+{
+	local worker before
+	needs_software 'stop a worker'
+	undying
+	loaded_by $alice saxpy
+	by $alice run 'echo "full 400M" >control/alloc; echo "kept 4M" >control/alloc'
+	by $alice run 'echo "saxpy saxpy elements=64 u32:64 f32:2 kept kept" >control/launch'
+	worker=$(<owners/$alice/worker)
+	stop "$worker"
+	before=$SECONDS
+	by $alice run 'rmdir allocations/kept'
+	by $bob refused ENOMEM 'uid 1001' 'echo "large 300M" >control/alloc'
+	[ $((SECONDS - before)) -le 5 ] || fail "bob waited for $((SECONDS - before)) s"
+	kill -CONT "$worker"
+	by $alice run 'rmdir allocations/full modules/saxpy'
+}
+
 # Her memory was the broker's, and his is made in his own process.
 test_a_process_of_a_user_gets_what_another_freed()
 {

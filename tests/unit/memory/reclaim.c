@@ -86,7 +86,21 @@ Test(reclaim, memory_that_arrives_during_a_round_is_for_the_first)
 	cr_expect(eq(ptr, trying(), &places[0]));
 	cr_expect(eq(uint, n_tries[2], 0));
 	queue_tried(&reclaim, &places[0]);
-	cr_expect(eq(ptr, trying(), &places[1]));
+	cr_expect(eq(ptr, trying(), &places[2]));
+}
+
+/* Something is freed all the time. */
+Test(reclaim, memory_that_arrives_during_each_try_keeps_nobody_from_the_turn)
+{
+	queue_up(5, QUEUE_PATIENCE_MS);
+	queue_wake(&reclaim, 0);
+	for (int i = 0; i < 8; i++) {
+		queue_wake(&reclaim, 0);
+		queue_tried(&reclaim, trying());
+	}
+	for (int i = 0; i < 5; i++)
+		cr_expect(ge(uint, n_tries[i], 1), "place %d", i);
+	cr_expect(ge(uint, n_tries[0], 4));
 }
 
 Test(reclaim, place_that_goes_on_next_may_leave)
@@ -278,6 +292,22 @@ Test(reclaim, a_piece_that_came_during_a_try_is_not_missed, .init = users_come,
 	piece_comes(bob);
 	reclaim_leave(&reclaim, waiter);
 	cr_assert(eq(int, reclaim_wait(&reclaim, waiter), 0));
+	cr_expect(eq(uint, n_tries[0], 2));
+}
+
+/* Those who were looked at meanwhile had no use for the piece. */
+Test(reclaim, who_missed_a_piece_is_not_behind_those_who_did_not, .init = users_come,
+     .fini = users_leave)
+{
+	much_is_coming();
+	wait_for(0, alice, device, 10);
+	wait_for(1, alice, device, 40);
+	piece_comes(bob);
+	piece_comes(bob);
+	reclaim_failed(&reclaim, 0, 40, reclaim_n_arrived(&reclaim, device));
+	reclaim_leave(&reclaim, &waiters[0]);
+	waiters[0].n_arrived--;
+	cr_assert(eq(int, reclaim_wait(&reclaim, &waiters[0]), 0));
 	cr_expect(eq(uint, n_tries[0], 2));
 }
 
