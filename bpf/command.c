@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -124,6 +125,20 @@ char *command_library_path(void)
 
 /* ---- the process ---- */
 
+/* As the tool was started with. */
+static struct rlimit descriptors;
+
+void command_raise_descriptors(void)
+{
+	struct rlimit raised;
+
+	if (getrlimit(RLIMIT_NOFILE, &descriptors))
+		return;
+	raised = descriptors;
+	raised.rlim_cur = raised.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &raised);
+}
+
 _Noreturn static void fail(const char *what)
 {
 	fprintf(stderr, "gpumem-trace: %s: %s\n", what, strerror(errno));
@@ -147,6 +162,8 @@ _Noreturn static void child(int go, char **argv, int (*prepare)(void *), void *c
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* until the program has begun */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (descriptors.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &descriptors);
 	if (prepare(context))
 		fail("can't follow the command");
 	if (sudo_user(&user))

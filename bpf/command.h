@@ -14,6 +14,10 @@ struct command {
 	int go; /* a byte written here lets the program start */
 };
 
+/* Raises the limit of descriptors to the most allowed, for the tool: each library keeps a
+ * descriptor. The command will have the limit of before. */
+void command_raise_descriptors(void);
+
 /*
  * Forks a process that waits to run argv. Under sudo, argv runs as the user behind sudo,
  * with this user's groups and environment. The new process first calls `prepare` with all

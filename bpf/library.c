@@ -16,7 +16,6 @@
 
 #include "proc.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <gelf.h>
@@ -33,12 +32,6 @@ static void elf_endp(Elf **elf)
 {
 	if (*elf)
 		elf_end(*elf);
-}
-
-static void dirp(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
 }
 
 /* ---- symbols ---- */
@@ -223,9 +216,8 @@ static bool have_inode(const struct libraries *libraries, const struct stat *st)
 	return false;
 }
 
-/* Takes over the library's descriptor, on success. Returns: 0; -ENOMEM. */
-static int libraries_append(struct libraries *libraries, struct library *library,
-			    const char *name)
+int libraries_append(struct libraries *libraries, struct library *library,
+		     const char *name)
 {
 	struct library *list =
 		realloc(libraries->list, (libraries->n + 1) * sizeof *list);
@@ -343,43 +335,17 @@ static bool add_mapped(struct libraries *libraries, const char *pid, uid_t uid,
 	return found_by(libraries, uid) <= LIBRARIES_OF_USER;
 }
 
-static void add_process(struct libraries *libraries, const char *pid)
+void libraries_add_process(struct libraries *libraries, const char *pid, uid_t uid)
 {
+	bool more = found_by(libraries, uid) <= LIBRARIES_OF_USER;
 	struct mapping mapping;
 	struct maps maps;
-	uid_t uid;
-	bool more = proc_real_uid(atoi(pid), &uid) &&
-		    found_by(libraries, uid) <= LIBRARIES_OF_USER;
 
 	maps_open(&maps, pid);
 	while (more && maps_next(&maps, &mapping))
 		if (mapping.name[0] == '/' && is_libcuda(mapping.name))
 			more = add_mapped(libraries, pid, uid, &mapping);
 	maps_close(&maps);
-}
-
-/* Whether the process is among those to be traced. */
-static bool is_traced(const struct options *options, const char *pid)
-{
-	pid_t number = atoi(pid);
-	bool named = !options->n_pids;
-	uid_t uid;
-
-	for (size_t i = 0; i < options->n_pids; i++)
-		named |= options->pids[i] == number;
-	return named &&
-	       (!options->by_uid || (proc_uid(number, &uid) && uid == options->uid));
-}
-
-void libraries_add_running(struct libraries *libraries, const struct options *options)
-{
-	_cleanup_(dirp) DIR *proc = opendir("/proc");
-	struct dirent *entry;
-
-	while (proc && (entry = readdir(proc)))
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-		    is_traced(options, entry->d_name))
-			add_process(libraries, entry->d_name);
 }
 
 void libraries_add_default(struct libraries *libraries, const char *library_path)

@@ -6,7 +6,6 @@
 
 #include "base/def.h"
 #include "call.h"
-#include "options.h"
 
 #include <sys/types.h>
 
@@ -55,12 +54,17 @@ struct libraries {
  */
 int libraries_add(struct libraries *libraries, const char *path, const char *name);
 
+/* Adds a library that has been read. Takes over its descriptor, on success. Returns: 0;
+ * -ENOMEM. */
+int libraries_append(struct libraries *libraries, struct library *library,
+		     const char *name);
+
 /*
- * Adds libraries mapped by running processes: by those of options' pids and user, where
- * given. A library with an unreadable file is added with an error, and so is one beyond
- * LIBRARIES_OF_USER (-EMFILE); unreadable processes are passed over.
+ * Adds libraries mapped by a process of a user, and may wait for the process and for its
+ * files (search.h). A library with an unreadable file is added with an error, and so is
+ * one beyond LIBRARIES_OF_USER (-EMFILE).
  */
-void libraries_add_running(struct libraries *libraries, const struct options *options);
+void libraries_add_process(struct libraries *libraries, const char *pid, uid_t uid);
 
 /* Adds the library picked by the loader, and libraries in the folders of an
  * LD_LIBRARY_PATH. */

@@ -17,6 +17,7 @@
 #include "mount.h"
 #include "output.h"
 #include "process.h"
+#include "search.h"
 #include "symboliser_child.h"
 #include "trace.skel.h"
 #include "watch.h"
@@ -138,7 +139,7 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 	}
 	_cleanup_free_ char *library_path =
 		options->command ? command_library_path() : NULL;
-	libraries_add_running(&tracer->libraries, options);
+	search_running(&tracer->libraries, options);
 	libraries_add_default(&tracer->libraries, library_path);
 	if (libraries_usable(&tracer->libraries))
 		return 0;
@@ -424,6 +425,7 @@ int main(int argc, char **argv)
 
 	if (argc && !strcmp(argv[0], SYMBOLISER_NAME))
 		return symboliser_main(argc, argv);
+	command_raise_descriptors();
 	if (options_parse(argc, argv, &tracer.options, &text))
 		return fail(&text);
 	int status = tracer.options.help || tracer.options.version

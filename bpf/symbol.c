@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This process reads which code a process has mapped, and no file of the process: names
- * are a symboliser's answer (symboliser.h). There are a few symbolisers, each for a
- * process; the one not asked for longest makes room for another. A process whose
- * symboliser crashes or is late has bare addresses from then on, and so have all
+ * Which code a process has mapped is read by a child (apart.h), as the process may not
+ * answer. Names are a symboliser's answer (symboliser.h). There are a few symbolisers,
+ * each for a process; the one not asked for longest makes room for another. A process
+ * whose symboliser crashes or is late has bare addresses from then on, and so have all
  * processes of a user to whom this happens often.
  *
  * A function without frame pointers leaves any value in the register, and the walk goes
@@ -17,6 +17,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,7 @@ struct known_process {
 	__u32 pid;
 	uid_t uid;
 	bool is_unnamed;    /* nothing more is looked up */
+	bool is_late;	    /* nor is code read */
 	struct range *code; /* executable mappings; empty if unknown */
 	size_t n_code, room;
 	uint64_t opened_ns, reading_ns; /* when this began; how long code was read */
@@ -73,14 +75,90 @@ struct symbols {
 	struct known_user *users; /* whose look-ups have failed */
 	struct place places[SYMBOLISERS_MAX];
 	uint64_t n_asked;
+	struct apart looker; /* looks into processes */
 };
+
+/* ---- the looker ---- */
+
+/* Of a process, whose folder in /proc comes along. */
+struct look {
+	bool is_module; /* which file is at the address; or else, all code */
+	uint64_t address;
+};
+
+#define CODE_PACKET 256
+
+/* One that is not full is the last. */
+struct code_packet {
+	size_t n;
+	struct {
+		__u64 start;
+		__u64 end;
+	} code[CODE_PACKET];
+};
+
+static void code_send(const char *pid)
+{
+	struct code_packet packet = { 0 };
+	struct mapping mapping;
+	struct maps maps;
+
+	maps_open(&maps, pid);
+	while (maps_next(&maps, &mapping)) {
+		if (!strchr(mapping.access, 'x'))
+			continue;
+		packet.code[packet.n].start = mapping.start;
+		packet.code[packet.n].end = mapping.end;
+		if (++packet.n < CODE_PACKET)
+			continue;
+		apart_answer(&packet, sizeof packet, -1);
+		packet.n = 0;
+	}
+	maps_close(&maps);
+	apart_answer(&packet, sizeof packet, -1);
+}
+
+/* In the child. It goes on from one question to the next, as the traced process may soon
+ * end, and a fork takes its time. */
+static void looker_work(void *context)
+{
+	struct look look;
+	char pid[32];
+	int folder;
+
+	(void)context;
+	while (apart_listen(&look, sizeof look, &folder) == sizeof look) {
+		/* also when another process has the number now */
+		snprintf(pid, sizeof pid, "self/fd/%d", folder);
+		if (look.is_module)
+			symboliser_look(pid, look.address);
+		else
+			code_send(pid);
+		closep(&folder);
+	}
+}
+
+/* Returns: whether an answer will come, or the looker be late. */
+static bool looker_ask(struct symbols *symbols, const struct look *look, int folder)
+{
+	struct apart *looker = &symbols->looker;
+
+	if (!looker->pid && apart_start(looker, looker_work, NULL))
+		return false;
+	if (!apart_ask(looker, look, sizeof *look, folder))
+		return true;
+	apart_end(looker);
+	return false;
+}
 
 struct symbols *symbols_new(int stacks_fd)
 {
 	struct symbols *symbols = calloc(1, sizeof *symbols);
 
-	if (symbols)
-		symbols->fd = stacks_fd;
+	if (!symbols)
+		return NULL;
+	symbols->fd = stacks_fd;
+	(void)apart_start(&symbols->looker, looker_work, NULL);
 	return symbols;
 }
 
@@ -178,11 +256,15 @@ static void user_failed(struct symbols *symbols, uid_t uid)
 static void process_failed(struct symbols *symbols, struct known_process *process,
 			   int error)
 {
+	bool known = process->is_unnamed;
+
 	process->is_unnamed = true;
-	fprintf(stderr,
-		"gpumem-trace: no names any more for frames of process %u: the look-up "
-		"%s\n",
-		process->pid, error == -ETIMEDOUT ? "took too long" : "failed");
+	if (!known)
+		fprintf(stderr,
+			"gpumem-trace: no names any more for frames of process %u: the "
+			"look-up "
+			"%s\n",
+			process->pid, error == -ETIMEDOUT ? "took too long" : "failed");
 	user_failed(symbols, process->uid);
 }
 
@@ -220,6 +302,7 @@ struct symbols *symbols_free(struct symbols *symbols)
 		HASH_DEL(symbols->users, user);
 		free(user);
 	}
+	apart_end(&symbols->looker);
 	free(symbols);
 	return NULL;
 }
@@ -241,32 +324,55 @@ static bool code_add(struct known_process *process, __u64 start, __u64 end)
 	return true;
 }
 
+/* Returns: 0; -ETIMEDOUT or -EPIPE without the whole answer; -ENOMEM. */
+static int code_take(struct known_process *process, const struct apart *looker)
+{
+	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + APART_WAIT_NS;
+	struct code_packet packet;
+	bool first = true;
+	int none;
+
+	do {
+		ssize_t n = apart_take(looker, &packet, sizeof packet, &none, deadline);
+
+		if (n <= 0)
+			return n < 0 ? (int)n : -EPIPE;
+		if (first && packet.n)
+			process->n_code = 0;
+		first = false;
+		for (size_t i = 0; i < packet.n; i++)
+			if (!code_add(process, packet.code[i].start, packet.code[i].end))
+				return -ENOMEM;
+	} while (packet.n == CODE_PACKET);
+	return 0;
+}
+
 /*
  * Reads the mappings of a process anew. Those read earlier stay when the process has
  * ended, and where reading takes too much of the time: a user may have tens of thousands.
+ * A process that was late is not read any more, nor are those of a user with many.
  */
-static void code_read(struct known_process *process)
+static void code_read(struct symbols *symbols, struct known_process *process)
 {
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
-	struct mapping mapping;
-	bool first = true;
-	struct maps maps;
-	char pid[16];
+	const struct look look = { .is_module = false };
+	char path[32];
 
-	if (process->reading_ns >
-	    READING_NS + (begin - process->opened_ns) / READING_SHARE)
+	if (process->is_late || user_is_unnamed(symbols, process->uid) ||
+	    process->reading_ns >
+		    READING_NS + (begin - process->opened_ns) / READING_SHARE)
 		return;
-	snprintf(pid, sizeof pid, "%u", process->pid);
-	maps_open(&maps, pid);
-	while (maps_next(&maps, &mapping)) {
-		if (first)
-			process->n_code = 0;
-		first = false;
-		if (strchr(mapping.access, 'x') &&
-		    !code_add(process, mapping.start, mapping.end))
-			break;
+	snprintf(path, sizeof path, "/proc/%u", process->pid);
+	_cleanup_close_ int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0 || !looker_ask(symbols, &look, folder))
+		return;
+	int error = code_take(process, &symbols->looker);
+	if (error)
+		apart_end(&symbols->looker);
+	if (error == -ETIMEDOUT) {
+		process->is_late = true;
+		process_failed(symbols, process, error);
 	}
-	maps_close(&maps);
 	process->reading_ns += clock_ns(CLOCK_MONOTONIC) - begin;
 }
 
@@ -293,7 +399,7 @@ static struct known_process *process_open(struct symbols *symbols, __u64 id, __u
 	process->pid = pid;
 	process->opened_ns = clock_ns(CLOCK_MONOTONIC);
 	process->is_unnamed = !proc_uid((pid_t)pid, &process->uid);
-	code_read(process);
+	code_read(symbols, process);
 	HASH_ADD(hh, symbols->processes, id, sizeof process->id, process);
 	return process;
 }
@@ -313,23 +419,28 @@ void symbols_close(struct symbols *symbols, __u64 id)
 
 /* Whether the stack goes on there: in code, or where nothing is known of the process. The
  * address is where the call returns to: the call itself is a byte before. */
-static bool frame_is_code(struct known_process *process, __u64 address)
+static bool frame_is_code(struct symbols *symbols, struct known_process *process,
+			  __u64 address)
 {
 	if (code_find(process, address - 1))
 		return true;
-	code_read(process); /* loaded since */
+	code_read(symbols, process); /* loaded since */
 	return !process->n_code || code_find(process, address - 1);
 }
 
-static uint64_t frame_module(struct place *place, __u64 address, uint64_t deadline)
+static uint64_t frame_module(struct symbols *symbols, struct place *place, __u64 address,
+			     uint64_t deadline)
 {
 	struct range *range = code_find(place->process, address - 1);
+	const struct look look = { .is_module = true, .address = address - 1 };
 
 	if (!range)
 		return MODULE_NONE;
-	if (range->module == MODULE_UNASKED)
-		range->module =
-			symboliser_module(&place->symboliser, address - 1, deadline);
+	if (range->module == MODULE_UNASKED && clock_ns(CLOCK_MONOTONIC) < deadline &&
+	    looker_ask(symbols, &look, place->symboliser.folder) &&
+	    symboliser_module(&place->symboliser, &symbols->looker, deadline,
+			      &range->module))
+		apart_end(&symbols->looker);
 	return range->module;
 }
 
@@ -347,7 +458,8 @@ static void frames_look_up(struct symbols *symbols, struct known_process *proces
 		return;
 	for (size_t i = 0; i < stack->n; i++) {
 		ask.frames[i].address = addresses[i];
-		ask.frames[i].module = frame_module(place, addresses[i], deadline);
+		ask.frames[i].module =
+			frame_module(symbols, place, addresses[i], deadline);
 	}
 	int error = symboliser_ask(&place->symboliser, &ask, stack->frames, deadline);
 	if (!error)
@@ -384,7 +496,7 @@ static void stack_fill(struct symbols *symbols, struct known_process *process, _
 	if (!stack->frames)
 		return;
 	while (stack->n < STACK_DEPTH && addresses[stack->n] &&
-	       frame_is_code(process, addresses[stack->n]))
+	       frame_is_code(symbols, process, addresses[stack->n]))
 		stack->n++;
 	if (stack->n)
 		frames_look_up(symbols, process, addresses, stack);

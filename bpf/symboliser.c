@@ -13,16 +13,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define NOBODY	   65534
-#define END_MS_MAX 500
+#define NOBODY 65534
 
 struct known_module {
 	uint64_t start;
@@ -96,20 +93,6 @@ bool symboliser_is_free(struct symboliser *symboliser)
 	return !symboliser->is_open && !symboliser->pid;
 }
 
-/* A process that waits for a filesystem may be deaf to all signals. */
-static void kill_child(pid_t pid)
-{
-	struct pollfd ended = {
-		.fd = (int)syscall(SYS_pidfd_open, pid, 0),
-		.events = POLLIN,
-	};
-
-	kill(pid, SIGKILL);
-	if (ended.fd >= 0)
-		poll(&ended, 1, END_MS_MAX);
-	closep(&ended.fd);
-}
-
 void symboliser_end(struct symboliser *symboliser)
 {
 	if (!symboliser->is_open)
@@ -118,10 +101,9 @@ void symboliser_end(struct symboliser *symboliser)
 	closep(&symboliser->end);
 	closep(&symboliser->folder);
 	free(take_ptr(symboliser->modules));
-	if (symboliser->pid)
-		kill_child(symboliser->pid);
+	if (symboliser->pid && apart_kill(symboliser->pid))
+		symboliser->pid = 0;
 	symboliser->is_open = false;
-	symboliser_is_free(symboliser);
 }
 
 /* ---- questions ---- */
@@ -246,15 +228,38 @@ static bool find_mapped(const char *pid, uint64_t address, struct found *found)
 	return is_there;
 }
 
-static uint64_t add_module(struct symboliser *symboliser, const char *pid,
-			   const struct found *found, uint64_t deadline)
+/* Returns: n_modules for a module that isn't known. */
+static size_t find_known(const struct symboliser *symboliser, const struct found *found)
+{
+	size_t i = 0;
+
+	while (i < symboliser->n_modules &&
+	       memcmp(&symboliser->modules[i], &found->known, sizeof found->known))
+		i++;
+	return i;
+}
+
+void symboliser_look(const char *pid, uint64_t address)
+{
+	struct found found = { 0 };
+
+	if (!find_mapped(pid, address, &found)) {
+		apart_answer(&found, offsetof(struct found, ask), -1);
+		return;
+	}
+	/* without the file its name and an offset are shown */
+	_cleanup_close_ int fd = proc_open_mapped(pid, &found.mapping);
+	apart_answer(&found, sizeof found, fd);
+}
+
+static uint64_t add_module(struct symboliser *symboliser, const struct found *found,
+			   int fd, uint64_t deadline)
 {
 	struct ask ask = { .module = found->ask };
-	size_t n = symboliser->n_modules;
+	size_t n = symboliser->n_modules, known = find_known(symboliser, found);
 
-	for (size_t i = 0; i < n; i++)
-		if (!memcmp(&symboliser->modules[i], &found->known, sizeof found->known))
-			return i;
+	if (known < n)
+		return known;
 	if (n == SYMBOLISER_MODULES)
 		return MODULE_NONE;
 	struct known_module *more = realloc(symboliser->modules, (n + 1) * sizeof *more);
@@ -262,24 +267,19 @@ static uint64_t add_module(struct symboliser *symboliser, const char *pid,
 		return MODULE_NONE;
 	symboliser->modules = more;
 	more[n] = found->known;
-	/* without the file its name and an offset are shown */
-	_cleanup_close_ int fd = proc_open_mapped(pid, &found->mapping);
 	if (send_ask(symboliser, &ask, fd, deadline))
 		return MODULE_NONE;
 	return symboliser->n_modules++;
 }
 
-uint64_t symboliser_module(struct symboliser *symboliser, uint64_t address,
-			   uint64_t deadline)
+int symboliser_module(struct symboliser *symboliser, const struct apart *looker,
+		      uint64_t deadline, uint64_t *ret_module)
 {
-	struct found found = { 0 };
-	char pid[32];
+	_cleanup_close_ int fd = -1;
+	struct found found;
+	ssize_t n = apart_take(looker, &found, sizeof found, &fd, deadline);
 
-	if (clock_ns(CLOCK_MONOTONIC) >= deadline)
-		return MODULE_NONE;
-	/* also when another process has the number now */
-	snprintf(pid, sizeof pid, "self/fd/%d", symboliser->folder);
-	return find_mapped(pid, address, &found)
-		       ? add_module(symboliser, pid, &found, deadline)
-		       : MODULE_NONE;
+	*ret_module = n == sizeof found ? add_module(symboliser, &found, fd, deadline)
+					: MODULE_NONE;
+	return n > 0 ? 0 : n < 0 ? (int)n : -EPIPE;
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "apart.h"
 #include "base/def.h"
 #include "symboliser_child.h"
 
@@ -33,13 +34,20 @@ struct symboliser {
 int symboliser_open(struct symboliser *symboliser, pid_t pid);
 
 /*
- * Tells the symboliser of the file that the process has mapped at an address, unless it
- * knows. Waits until `deadline` (CLOCK_MONOTONIC, in nanoseconds) at most.
- *
- * Returns: the number of the file; MODULE_NONE.
+ * In a child that was asked (apart.h): answers with the file that a process has mapped at
+ * an address. `pid` is the name of the process's folder in /proc.
  */
-uint64_t symboliser_module(struct symboliser *symboliser, uint64_t address,
-			   uint64_t deadline);
+void symboliser_look(const char *pid, uint64_t address);
+
+/*
+ * Takes the answer of symboliser_look(), until `deadline` (CLOCK_MONOTONIC, in
+ * nanoseconds) at most, and tells the symboliser of the file, unless it knows.
+ * ret_module gets the number of the file, or MODULE_NONE.
+ *
+ * Returns: 0; -ETIMEDOUT or -EPIPE without an answer.
+ */
+int symboliser_module(struct symboliser *symboliser, const struct apart *looker,
+		      uint64_t deadline, uint64_t *ret_module);
 
 /*
  * Asks for texts, and waits until `deadline` at most. The caller frees the texts; those

@@ -3,13 +3,17 @@
 #     fake_mount.py FOLDER UID [FILE TEXT]...
 #
 # mounts files with these contents on a folder, as a mount of the user UID, and serves them
-# until killed. Without files the mount never answers. SOURCE in the environment is the first
-# word of the mount's line in /proc/self/mounts.
+# until killed. Without files the mount never answers, and with NO_FLUSH in the environment no
+# process that closes a file. SOURCE is the first word of the mount's line in /proc/self/mounts.
 import ctypes, os, struct, sys
 
 folder, uid, *words = sys.argv[1:]
 LOOKUP, FORGET, GETATTR, OPEN, READ, INIT, OPENDIR, READDIR = 1, 2, 3, 14, 15, 26, 27, 28
-INTERRUPT, BATCH_FORGET = 36, 42
+FLUSH, INTERRUPT, BATCH_FORGET = 25, 36, 42
+
+unanswered = {FORGET, BATCH_FORGET, INTERRUPT}
+if "NO_FLUSH" in os.environ:
+    unanswered.add(FLUSH)
 
 nodes = {1: {}}  # a folder is a dict from names to numbers, a file its bytes
 
@@ -75,7 +79,7 @@ while True:
     _, opcode, unique, n = struct.unpack_from("<IIQQ", request)
     if opcode == INIT:
         out = struct.pack("<4IHH2IHH8I", 7, 31, 0, 0, 0, 0, 1 << 16, 1, 0, 0, *[0] * 8)
-    elif not words or opcode in (FORGET, BATCH_FORGET, INTERRUPT):
+    elif not words or opcode in unanswered:
         continue
     else:
         out = answer(opcode, n, request[40:])

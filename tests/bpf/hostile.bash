@@ -294,6 +294,122 @@ test_a_library_with_giant_sections_is_left_out()
 	done
 }
 
+# ---- processes that do not answer ----
+
+# no_flush: a mount at $T/no_flush, where nobody's close of the file `f` ever ends. Linux lets no
+# process be looked into while it is in execve(2), and there closes files.
+no_flush()
+{
+	[ "$(id -u)" = 0 ] || skip 'needs root: another user'
+	chmod 755 "$T"
+	mkdir "$T/no_flush"
+	mounted+=("$T/no_flush")
+	NO_FLUSH=1 python3 "$here/../fake_mount.py" "$T/no_flush" 64302 f text &
+	pretenders+=($!)
+	eventually "grep -q ' $T/no_flush ' /proc/self/mounts"
+	cat >"$T/exec.py" <<-'EOF'
+		import ctypes, os, sys, time
+		if len(sys.argv) > 2:
+		    assert ctypes.CDLL(sys.argv[2]).cuInit(0) == 0
+		os.open(sys.argv[1] + "/f", os.O_RDONLY | os.O_CLOEXEC)
+		os.execv("/bin/true", ["true"])
+	EOF
+}
+
+# stuck UID [LIBRARY]: a process of the user is in execve(2), without end. Before that it has
+# called the library. Sets stuck.
+stuck()
+{
+	PATH=/usr/bin:/bin setpriv --reuid="$1" --regid="$1" --clear-groups \
+		python3 "$T/exec.py" "$T/no_flush" ${2+"$2"} &
+	stuck=$!
+	pretenders+=("$stuck")
+	eventually "timeout 0.2 cat '/proc/$stuck/maps' >'$T/maps'; [ \$? = 124 ]"
+}
+
+test_a_process_that_does_not_answer_keeps_no_other_from_being_traced()
+{
+	no_flush
+	stuck 64302
+	mkdir "$T/a"
+	cp "$P" "$T/a/libcuda.so.1"
+	with_library "$T/a/libcuda.so.1"
+	begin --json -d 0.1
+	eventually "grep -q 'detached in' '$T/err'"
+	ends
+	like "$(<"$T/err")" "gpumem-trace: left out process $stuck, which does not answer"
+	like "$(<"$T/err")" "probing $T/a/"
+}
+
+test_a_user_whose_processes_do_not_answer_is_waited_for_no_more()
+{
+	local i before
+	no_flush
+	for i in {1..12}; do
+		stuck 64302
+	done
+	stuck 64303
+	mkdir "$T/a"
+	cp "$P" "$T/a/libcuda.so.1"
+	with_library "$T/a/libcuda.so.1"
+	begin --json -d 0.1
+	eventually "grep -q 'detached in' '$T/err'"
+	ends
+	is "$(grep -c 'which does not answer' "$T/err")" 4
+	like "$(<"$T/err")" 'left out the other processes of user 64302: 3 do not answer'
+	like "$(<"$T/err")" "left out process $stuck, which does not answer"
+	like "$(<"$T/err")" "probing $T/a/"
+}
+
+test_a_traced_process_that_does_not_answer_is_asked_no_more()
+{
+	no_flush
+	L=$P # Python can't load the other one where that has a sanitizer
+	chmod 755 "$T/prologues" "$L"
+	start --json -s -e mem,ctx
+	kill -STOP "$tool"
+	stuck 64302 "$L"
+	kill -CONT "$tool"
+	eventually "grep -q '\"cuInit\"' '$T/out'"
+	others_have_names
+	stop
+	like "$(<"$T/err")" "no names any more for frames of process $stuck: the look-up took too long"
+	says_unnamed
+}
+
+# A library takes a descriptor.
+test_users_with_many_libraries_leave_descriptors_for_others()
+{
+	local uid
+	[ "$(id -u)" = 0 ] || skip 'needs root: another user'
+	chmod 755 "$T"
+	install -m 644 "$P" "$T/copied"
+	for uid in 64301 64302 64303 64304; do
+		mkdir "$T/$uid"
+		chown "$uid" "$T/$uid"
+		PATH=/usr/bin:/bin setpriv --reuid="$uid" --regid="$uid" --clear-groups \
+			python3 - "$T/$uid" "$T/copied" <<-'EOF' &
+			import mmap, shutil, sys, time
+			maps = []
+			for i in range(16):
+			    path = f"{sys.argv[1]}/libcuda.so.{i}"
+			    shutil.copy(sys.argv[2], path)
+			    with open(path, "rb") as file:
+			        maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+			open(sys.argv[1] + "/ready", "w")
+			time.sleep(100)
+		EOF
+		pretenders+=($!)
+		eventually "[ -e '$T/$uid/ready' ]"
+	done
+	ulimit -Sn 64
+	begin --json -d 0.1 -- bash -c "ulimit -n >'$T/limit'"
+	ends
+	is "$(grep -c "probing $T/643" "$T/err")" 64
+	# the command has the limit of before
+	is "$(<"$T/limit")" 64
+}
+
 # ---- names of frames ----
 
 # split_caller NAME: makes $T/NAME/caller, a copy of the program, whose names are in
@@ -343,10 +459,10 @@ says_unnamed()
 	like "$(grep -v 'probing\|attached in\|detached in' "$T/err")" "^gpumem-trace: $said$"
 }
 
-# children: the processes of the tool, which look up names.
+# children: the processes of the tool, which look up names. Another one reads mappings.
 children()
 {
-	pgrep -P "$tool"
+	pgrep -P "$tool" -f '^gpumem-trace: names'
 }
 
 test_a_file_of_names_that_is_cut_short_is_the_end_of_its_own_names()
