@@ -110,6 +110,20 @@ static int channel_alloc(struct channel **ret_channel,
 	return 0;
 }
 
+#ifndef SO_PASSRIGHTS /* Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
+/*
+ * Nothing comes from a worker that has a descriptor. To close one may take as long as a
+ * user likes, and the broker would in the call that takes the record. Older kernels
+ * deliver them.
+ */
+static void refuse_descriptors(int socket)
+{
+	(void)setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
+}
+
 static int channel_open(struct channel *channel)
 {
 	int sockets[2];
@@ -122,6 +136,8 @@ static int channel_open(struct channel *channel)
 		return -errno;
 	channel->urgent = sockets[0];
 	channel->worker_urgent = sockets[1];
+	refuse_descriptors(channel->socket);
+	refuse_descriptors(channel->urgent);
 	channel->wake = eventfd(0, EFD_CLOEXEC);
 	return channel->wake < 0 ? -errno : 0;
 }

@@ -106,18 +106,22 @@ static void serve_text(const struct wire_request *request, int fd)
 	put(record, sizeof(record));
 }
 
-static void serve_last_words(const struct wire_request *request, int fd)
+_Noreturn static void put_last_words(const char *words)
 {
-	static const char words[] = "can't go on\" run=7\n";
-	char record[sizeof(struct wire_reply) + sizeof(words)];
+	char record[sizeof(struct wire_reply) + 100];
 	const struct wire_reply reply = { .id = WIRE_LAST_WORDS, .call = -1 };
 
+	memcpy(record, &reply, sizeof(reply));
+	strcpy(record + sizeof(reply), words);
+	put(record, sizeof(reply) + strlen(words) + 1);
+	_exit(1);
+}
+
+static void serve_last_words(const struct wire_request *request, int fd)
+{
 	(void)request;
 	(void)fd;
-	memcpy(record, &reply, sizeof(reply));
-	memcpy(record + sizeof(reply), words, sizeof(words));
-	put(record, sizeof(record));
-	_exit(1);
+	put_last_words("can't go on\" run=7\n");
 }
 
 static void serve_empty(const struct wire_request *request, int fd)
@@ -175,7 +179,7 @@ static void serve_with_fd(const struct wire_request *request, int fd)
 	};
 	memcpy(CMSG_DATA(&control.header), &(int){ STDIN_FILENO }, sizeof(int));
 	if (sendmsg(WIRE_SOCKET_FD, &message, MSG_NOSIGNAL) < 0)
-		_exit(1);
+		put_last_words(strerror(errno));
 }
 
 static void serve_huge(const struct wire_request *request, int fd)

@@ -211,8 +211,9 @@ Test(look, a_record_that_breaks_a_rule_ends_the_worker)
 		for (unsigned int j = 0; j < 20 && !fixture_has_ended(&fixture); j++)
 			ask_and_look(&fixture);
 		end = fixture_wait_end(&fixture);
-		cr_expect(eq(int, strncmp(end, "broke the rules", 15), 0), "%s: %s",
-			  parts[i], end);
+		/* Linux 6.16 sends no descriptor, and the worker gives up. */
+		cr_expect(strstr(end, "broke the rules") || strstr(end, "gave up"),
+			  "%s: %s", parts[i], end);
 		fixture_stop(&fixture);
 	}
 }
