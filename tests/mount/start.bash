@@ -122,7 +122,7 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	by 1001 run "ln -s $T/victim $evil/0-0; mkdir -m 777 $evil/0-1; touch $evil/0-2"
 	broker_start "$T/own" --driver "software:machine=$machine"
 	echo 'x 4M' >"$T/own/mnt/control/alloc"
-	is "$(cd "$evil" && ls 0-3)" "$(printf '%s\n' "$(cd "$evil/0-3" && echo 0-*)" ask counted joined sums)"
+	is "$(cd "$evil" && ls 0-3)" "$(printf '%s\n' "$(cd "$evil/0-3" && echo 0-*)" ask counted counting joined sums)"
 	broker_stop "$T/own"
 	is "$(cd "$evil" && echo *)" '0-0 0-1 0-2 no_file_of_a_machine'
 	rm -rf "$evil"

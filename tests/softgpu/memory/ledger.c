@@ -222,6 +222,91 @@ Test(ledger, memory_that_root_let_go_is_free_for_another_user)
 	child_finish(&other);
 }
 
+static void join_and_stay(int socket)
+{
+	conform_open();
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+static void fill_as_root_and_stay(int socket)
+{
+	CUdeviceptr at;
+
+	conform_context();
+	memory_create(20 * MIB);
+	OK(cuMemAllocManaged, &at, 8 * MIB, CU_MEM_ATTACH_GLOBAL);
+	OK(cuMemPrefetchAsync, at, 8 * MIB, 0, NULL);
+	OK(cuCtxSynchronize);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+static void look_as_another_user(int socket)
+{
+	wire_receive(socket, NULL);
+	MUST(setgid(1000) == 0 && setuid(1000) == 0);
+	conform_context();
+	MUST(memory_free() == 44 * MIB);
+	wire_send(socket, 1, -1);
+}
+
+/* Two processes of root count, and one of them has memory. */
+Test(ledger, memory_of_a_killed_process_of_root_is_free_for_another_user)
+{
+	struct child killed, other, root;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+#ifdef __SANITIZE_THREAD__
+	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
+#endif
+	conform_options(LIMIT);
+	child_start(&killed, fill_as_root_and_stay);
+	child_start(&other, look_as_another_user);
+	child_start(&root, join_and_stay);
+	wire_receive(killed.socket, NULL);
+	wire_receive(root.socket, NULL);
+	conform_open();
+	memory_create(20 * MIB);
+	child_kill(&killed);
+	wire_send(other.socket, 0, -1);
+	cr_assert_eq(wire_receive(other.socket, NULL), 1);
+	child_finish(&other);
+	child_kill(&root);
+}
+
+static void undo_the_lock(int socket)
+{
+	int fd;
+
+	wire_receive(socket, &fd);
+	if (geteuid() == 0)
+		MUST(setgid(1000) == 0 && setuid(1000) == 0);
+	MUST(flock(fd, LOCK_UN) == 0);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+/* All who have a copy of a descriptor have its locks. */
+Test(ledger, memory_has_a_holder_whatever_another_holder_does_to_locks)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child holder;
+	int fd;
+
+	conform_options(LIMIT);
+	child_start(&holder, undo_the_lock);
+	conform_context();
+	fd = memory_export(memory_create(60 * MIB));
+	wire_send(holder.socket, 1, fd);
+	wire_receive(holder.socket, NULL);
+	cr_assert_eq(memory_free(), 4 * MIB);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	OK(cuMemRelease, memory_import(fd));
+	child_kill(&holder);
+}
+
 Test(ledger, holds_ten_thousand_handles)
 {
 	static CUmemGenericAllocationHandle handles[10000];
@@ -452,13 +537,6 @@ static void use_in_time(int socket)
 	OK(cuMemRelease, handle);
 	wire_send(socket, 1, -1);
 	exit(0);
-}
-
-static void join_and_stay(int socket)
-{
-	conform_open();
-	wire_send(socket, 1, -1);
-	wire_receive(socket, NULL);
 }
 
 /* Starts a process of root, then the process with the locks, then another process of

@@ -12,9 +12,8 @@
  *
  * shows the user and root where the pages are. A process that needs memory of a device
  * finds the pages to evict there: those of the same user, and root's those of all users,
- * as NVIDIA's kernel module would. No bytes have to move. The process holds
- * flock(LOCK_SH) on the file through its mapping; where nobody does, the ledger takes the
- * file away.
+ * as NVIDIA's kernel module would. No bytes have to move. The process holds the file by
+ * its mapping; where nobody does, the ledger takes the file away.
  *
  * A running kernel notices moves by the same process, and asks anew before going on;
  * evictions by another process go unnoticed.
@@ -30,7 +29,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -283,11 +281,10 @@ static int residency_create(struct residency *residency, struct account *account
 
 	/* A file of the same name belongs to an allocation that has ended. */
 	unlinkat(account->fd, residency->name, 0);
-	fd = openat(account->fd, residency->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-		    0600);
+	fd = account_create(account, residency->name);
 	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_SH) >= 0 && ftruncate(fd, (off_t)size) >= 0)
+		return fd;
+	if (ftruncate(fd, (off_t)size) >= 0)
 		residency->pages = pages_map(fd, residency->n_pages);
 	if (!residency->pages) {
 		unlinkat(account->fd, residency->name, 0);

@@ -7,7 +7,8 @@
  *	managed-PID-ADDRESS   where managed pages are (residency.h)
  *	sums                  the totals of both, a number for each device
  *	joined                locked by each process that uses the account
- *	ask, counted          in the account of root only (recount.h)
+ *	ask, counted,
+ *	counting              in the account of root only (recount.h)
  *
  * The lock of an account is flock(LOCK_EX) of the directory, which the kernel also lets
  * go when the holder dies. Directory and files can be opened by their user and by root
@@ -15,9 +16,19 @@
  * and no process waits for another user's: a process of root tries the lock and goes on
  * without.
  *
- * A file of an account is there while somebody holds flock(LOCK_SH) of the description
- * opened by the maker. A process that opens the file by name anew and gets LOCK_EX knows
- * that there is no holder.
+ * Memory, and a book of managed pages, is there while somebody holds the file: has it
+ * open for writing, or has a mapping made of such a description. The kernel counts these,
+ * and gives a lease for reading (F_SETLEASE) only where there are none. So a process that
+ * opens the file by name anew, for reading, and gets the lease knows that there is no
+ * holder. A lock would not do: all holders share the maker's description and with it the
+ * lock, and each of them may let it go for all. Nobody can close what another process has
+ * open.
+ *
+ * To open a file for writing breaks a lease: the open fails with O_NONBLOCK, or waits
+ * until the lease is given back, and its holder gets a signal. These files are opened for
+ * writing when they are made, and a book by who evicts from it; both do not wait. Leases
+ * are for the owner of a file and for CAP_LEASE: to a root without it, all files of other
+ * users have holders.
  *
  * The machine's directory is everybody's, and anybody may have laid out anything there: N
  * is the first number whose directory belongs to the user of that name.
@@ -28,6 +39,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -42,6 +54,21 @@ static void sums_read(struct account *account)
 	if (pread(account->sums_fd, &account->sums, sizeof(account->sums), 0) !=
 	    sizeof(account->sums))
 		account_scan(account);
+}
+
+int account_create(const struct account *account, const char *name)
+{
+	int fd;
+
+	do {
+		fd = openat(account->fd, name,
+			    O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK | O_CLOEXEC, 0600);
+		if (fd >= 0 || errno != EAGAIN)
+			break;
+		/* account_sweep() has the lease of the new file: another one then. */
+		unlinkat(account->fd, name, 0);
+	} while (true);
+	return fd < 0 ? -errno : fd;
 }
 
 int account_file(int dir_fd, const char *name, int flags)
@@ -227,14 +254,81 @@ void account_publish(struct account *account)
 		(void)!ftruncate(account->sums_fd, 0);
 }
 
-bool account_reap(struct account *account, const char *name)
+/*
+ * Whether a process has the file of memory or of a book open for writing, or has a
+ * mapping of such a description. Where the kernel does not say, there is a holder.
+ */
+static bool is_held(const struct account *account, const char *name)
 {
 	_cleanup_close_ int fd = account_file(account->fd, name, O_RDONLY);
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return false;
-	unlinkat(account->fd, name, 0);
-	return true;
+	if (fd < 0)
+		return true;
+	/*
+	 * The file may be another user's, who can break the lease at once: by default
+	 * with SIGIO, which kills. SIGURG is ignored.
+	 */
+	if (fcntl(fd, F_SETSIG, SIGURG) < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+		return true;
+	/* To close is not enough: a process forked meanwhile has the descriptor, too. */
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return false;
+}
+
+bool account_reap(struct account *account, const char *name)
+{
+	return !is_held(account, name) && unlinkat(account->fd, name, 0) >= 0;
+}
+
+/* Whether a file adds to the sums. */
+static bool is_counted(const char *name)
+{
+	uint64_t size;
+	int device;
+
+	return account_parse_memory(name, &device, &size) || residency_is(name);
+}
+
+/* Adds what such a file adds. */
+static void file_count(const struct account *account, const char *name, struct sums *sums)
+{
+	uint64_t size;
+	int device;
+
+	if (account_parse_memory(name, &device, &size))
+		sums_add(&sums->used[device], size);
+	else
+		residency_count(account->fd, name, sums);
+}
+
+/* Under the lock: takes a file without a holder, and what it adds to the sums. */
+static void file_give(struct account *account, const char *name)
+{
+	struct sums gone = { 0 };
+
+	file_count(account, name, &gone);
+	if (!account_reap(account, name))
+		return;
+	for (int i = 0; i < OPTIONS_MAX_DEVICES; i++)
+		sums_take(&account->sums.used[i], gone.used[i]);
+	sums_take(&account->sums.managed, gone.managed);
+}
+
+void account_sweep(struct account *account)
+{
+	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
+	struct dirent *entry;
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir))) {
+		if (!is_counted(entry->d_name) || is_held(account, entry->d_name))
+			continue;
+		account_lock(account);
+		file_give(account, entry->d_name);
+		account_unlock(account);
+	}
+	closedir(dir);
 }
 
 void account_scan(struct account *account)
@@ -242,23 +336,12 @@ void account_scan(struct account *account)
 	struct sums found = { .clock = account->sums.clock };
 	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
 	struct dirent *entry;
-	uint64_t size;
-	int device;
 
 	if (!dir)
 		return;
-	while ((entry = readdir(dir))) {
-		const bool memory = account_parse_memory(entry->d_name, &device, &size);
-
-		if (!memory && !residency_is(entry->d_name))
-			continue;
-		if (account_reap(account, entry->d_name))
-			continue;
-		if (memory)
-			sums_add(&found.used[device], size);
-		else
-			residency_count(account->fd, entry->d_name, &found);
-	}
+	while ((entry = readdir(dir)))
+		if (is_counted(entry->d_name) && !account_reap(account, entry->d_name))
+			file_count(account, entry->d_name, &found);
 	closedir(dir);
 	account->sums = found;
 	account_publish(account);
@@ -272,8 +355,8 @@ bool account_look(int machine_fd, const char *name, struct sums *ret)
 	return sums_fd >= 0 && pread(sums_fd, ret, sizeof(*ret), 0) == sizeof(*ret);
 }
 
-static const char *const names[] = { SUMS_NAME, JOINED_NAME, RECOUNT_ASK,
-				     RECOUNT_COUNTED };
+static const char *const names[] = { SUMS_NAME, JOINED_NAME, RECOUNT_ASK, RECOUNT_COUNTED,
+				     RECOUNT_COUNTING };
 
 static bool is_of_accounts(const char *name)
 {
@@ -289,16 +372,13 @@ static bool account_empty(struct account *account)
 	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
 	struct dirent *entry;
 	bool held = false;
-	uint64_t size;
-	int device;
 
 	if (!dir)
 		return false;
 	while ((entry = readdir(dir))) {
 		if (entry->d_name[0] == '.' || is_of_accounts(entry->d_name))
 			continue;
-		held |= (!account_parse_memory(entry->d_name, &device, &size) &&
-			 !residency_is(entry->d_name)) ||
+		held |= !is_counted(entry->d_name) ||
 			!account_reap(account, entry->d_name);
 	}
 	closedir(dir);

@@ -15,8 +15,9 @@ struct sums {
 };
 
 /* Files of root's account (recount.h). */
-#define RECOUNT_ASK	"ask"
-#define RECOUNT_COUNTED "counted"
+#define RECOUNT_ASK	 "ask"
+#define RECOUNT_COUNTED	 "counted"
+#define RECOUNT_COUNTING "counting"
 
 struct account {
 	struct account *next;
@@ -69,7 +70,22 @@ void account_publish(struct account *account);
 void account_scan(struct account *account);
 
 /*
- * Under the lock: unlinks a file without a holder. Returns: whether there was no holder.
+ * Without the lock: takes it for each file that has no holder, removes the file and takes
+ * what it was off the sums. So nobody waits for the lock longer than for one file.
+ */
+void account_sweep(struct account *account);
+
+/*
+ * Under the lock: makes the file of memory or of a book, which must not be there. As long
+ * as the description is open or mapped in some process, the file has a holder.
+ *
+ * Returns: the descriptor, or -errno.
+ */
+int account_create(const struct account *account, const char *name);
+
+/*
+ * Under the lock: unlinks a file without a holder. Returns: whether it was there and had
+ * no holder.
  */
 bool account_reap(struct account *account, const char *name);
 

@@ -3,11 +3,13 @@
  * The memory of the devices, shared by all processes of a machine, without a daemon.
  *
  * A piece of physical memory is a file DEVICE-SIZE-PID-N in the maker's account
- * (account.h), /dev/shm/gpumem-softgpu.MACHINE/UID-N/. The maker opens the file and takes
- * flock(LOCK_SH) on the open file description, which all holders of the memory share: the
+ * (account.h), /dev/shm/gpumem-softgpu.MACHINE/UID-N/. The maker opens the file for
+ * writing, and all holders of the memory share this open file description: the
  * descriptor, copies in other processes (such as an exported handle) and every mmap. So
- * the lock lasts exactly as long as any holder in any process, and goes with the last of
- * them, also with a killed process.
+ * the description lasts exactly as long as any holder in any process, and goes with the
+ * last of them, also with a killed process. Whether it is still there says the kernel
+ * (account.c). A lock of the description would last as long, but any holder could undo it
+ * for all the others.
  *
  * The sizes are added up by account, so that making memory costs the same however much
  * there is. A sum may be too high, never too low: a process that dies takes nothing off.
@@ -15,13 +17,13 @@
  * somebody asks how much is free. Pages of managed memory on a device count there too
  * (residency.h). They make room for everything else by going to the host.
  *
- * No process waits for a lock of another user's. A process adds the memory to the sum of the own
- * account first and then looks at the sums of all: so the limit holds, and of two users
- * who ask for the last bytes at the same moment both may be refused. Root's processes,
- * and no others, count and evict in the accounts of other users, where the lock is free
- * at that moment; other processes ask them to count (recount.h). In all other cases the
- * sums of an account are believed: a user can claim a device's memory by a lie as well as
- * by an allocation.
+ * No process waits for a lock of another user's. A process adds the memory to the sum of
+ * the own account first and then looks at the sums of all: so the limit holds, and of two
+ * users who ask for the last bytes at the same moment both may be refused. Root's
+ * processes, and no others, count and evict in the accounts of other users, where the
+ * lock is free at that moment, for requests of their own. Other processes ask them to
+ * count what root has (recount.h). In all other cases the sums of an account are
+ * believed: a user can claim a device's memory by a lie as well as by an allocation.
  *
  * /dev/shm is everybody's. So a machine is joined only where root or this user made the
  * directory, symbolic links are not followed, and only plain files with a single name are
@@ -177,7 +179,8 @@ static struct account *others_lock(void)
 
 	while (dir && (name = others_next(dir))) {
 		account = malloc(sizeof(*account));
-		if (!account || account_open_locked(machine_fd, name, LOCK_NB, account) < 0) {
+		if (!account ||
+		    account_open_locked(machine_fd, name, LOCK_NB, account) < 0) {
 			free(account);
 			continue;
 		}
@@ -414,12 +417,11 @@ static int file_create(struct memory *memory)
 		snprintf(memory->name, sizeof(memory->name), "%d-%llu-%d-%u",
 			 memory->device, (unsigned long long)memory->size, (int)getpid(),
 			 n++);
-		fd = openat(own.fd, memory->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-			    0600);
-	} while (fd < 0 && errno == EEXIST);
+		fd = account_create(&own, memory->name);
+	} while (fd == -EEXIST);
 	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_SH) < 0 || ftruncate(fd, (off_t)memory->size) < 0) {
+		return fd;
+	if (ftruncate(fd, (off_t)memory->size) < 0) {
 		int error = errno;
 
 		unlinkat(own.fd, memory->name, 0);

@@ -16,7 +16,7 @@
 #define PATIENCE_NS 1000000000u
 #define LOOK_NS	    200000
 
-/* Root's calls wait for a count, which takes a fifth of the time at most. */
+/* Counts of all root's processes together take a fifth of the time at most. */
 #define RESTS 4
 
 static struct {
@@ -24,6 +24,7 @@ static struct {
 	char account[sizeof(((struct account *)0)->name)];
 	int ask_fd; /* to read, and to write, so that a read never finds the end */
 	int counted_fd;
+	int counting_fd;
 } server;
 
 static uint64_t counted_read(int fd)
@@ -38,28 +39,7 @@ static void counted_write(uint64_t counted)
 	(void)!pwrite(server.counted_fd, &counted, sizeof(counted), 0);
 }
 
-static void count_others(void)
-{
-	DIR *dir = fdopendir(
-		openat(server.machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	struct account other;
-	struct dirent *entry;
-	uid_t uid;
-
-	while (dir && (entry = readdir(dir))) {
-		if (!account_parse(entry->d_name, &uid) ||
-		    !strcmp(entry->d_name, server.account) ||
-		    account_open_locked(server.machine_fd, entry->d_name, LOCK_NB,
-					&other) < 0)
-			continue;
-		account_scan(&other);
-		account_close(&other);
-	}
-	if (dir)
-		closedir(dir);
-}
-
-/* The lock of root's account lets one process count at a time. */
+/* With the lock of `counting`. Root's calls go on meanwhile (account_sweep()). */
 static void count(void)
 {
 	struct account own;
@@ -67,10 +47,10 @@ static void count(void)
 
 	if (account_open_locked(server.machine_fd, server.account, 0, &own) < 0)
 		return;
+	account_unlock(&own);
 	counted = counted_read(server.counted_fd) | 1;
 	counted_write(counted);
-	account_scan(&own);
-	count_others();
+	account_sweep(&own);
 	counted_write(counted + 1);
 	account_close(&own);
 }
@@ -91,9 +71,12 @@ static void *serve(void *unused)
 	uint64_t begin;
 
 	while (read(server.ask_fd, asked, sizeof(asked)) > 0) {
+		if (flock(server.counting_fd, LOCK_EX) < 0)
+			continue;
 		begin = clock_ns(CLOCK_MONOTONIC);
 		count();
 		sleep_ns(RESTS * (clock_ns(CLOCK_MONOTONIC) - begin));
+		flock(server.counting_fd, LOCK_UN);
 	}
 	return unused;
 }
@@ -118,7 +101,7 @@ static int thread_start(void)
 
 int recount_serve(int machine_fd, const struct account *own)
 {
-	_cleanup_close_ int ask = -1, counted = -1;
+	_cleanup_close_ int ask = -1, counted = -1, counting = -1;
 	int r;
 
 	if (mkfifoat(own->fd, RECOUNT_ASK, 0600) < 0 && errno != EEXIST)
@@ -129,17 +112,22 @@ int recount_serve(int machine_fd, const struct account *own)
 	counted = account_file(own->fd, RECOUNT_COUNTED, O_RDWR | O_CREAT);
 	if (counted < 0)
 		return counted;
+	counting = account_file(own->fd, RECOUNT_COUNTING, O_RDWR | O_CREAT);
+	if (counting < 0)
+		return counting;
 	if (fchmod(ask, 0622) < 0 || fchmod(counted, 0644) < 0)
 		return -errno;
 	server.machine_fd = machine_fd;
 	memcpy(server.account, own->name, sizeof(server.account));
 	server.ask_fd = ask;
 	server.counted_fd = counted;
+	server.counting_fd = counting;
 	r = thread_start();
 	if (r < 0)
 		return r;
 	(void)take_fd(&ask);
 	(void)take_fd(&counted);
+	(void)take_fd(&counting);
 	return 0;
 }
 
