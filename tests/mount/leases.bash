@@ -268,31 +268,16 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 	echo 'y 400M' >control/alloc
 }
 
-# leaves NAME: starts a program with a lease of NAME. Its main thread exits and a second
-# thread lives on: the files are closed and the process, $holder, still exists. The next
+# leaves NAME: starts a program with a lease of NAME, which the program closes when $T/leave
+# is there. The process, $holder, still exists, and looks as if it was exiting. The next
 # broker would know nothing of a process whose leases have ended.
 leaves()
 {
 	undying
 	rm -f "$T/holds"
-	PATH=/usr/bin:/bin python3 -c "from lease import *
-import threading
-lease = Lease('$1')
-lease.fields()
-ready = threading.Event()
-def stay():
-    libc.unshare(0x400)  # CLONE_FILES: a separate descriptor table
-    lease.close()
-    ready.set()
-    signal.pause()
-threading.Thread(target=stay).start()
-ready.wait()
-open('$T/holds', 'w').close()
-while not os.path.exists('$T/leave'):
-    time.sleep(0.01)
-libc.syscall(60, 0)  # exit(2), of this thread alone" &
-	holder=$!
-	eventually "[ -e '$T/holds' ]"
+	"$build/tests/mount/without_memory" "allocations/$1/lease" "$T/holds" "$T/leave" &
+	eventually "[ -s '$T/holds' ]"
+	holder=$(<"$T/holds")
 	grep -q " $holder " leases
 }
 

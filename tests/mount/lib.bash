@@ -558,7 +558,7 @@ run_topic_from_copy()
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	cp -r "$here/../../docs" "$copy"
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
-		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./tests/mount/brittle -o -path ./tests/mount/idle -o -path ./docs/examples/saxpy -o -path './docs/gpumem.[15]' -o -path './tools/systemd/gpumem*' \
+		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./tests/mount/brittle -o -path ./tests/mount/idle -o -path ./tests/mount/without_memory -o -path ./docs/examples/saxpy -o -path './docs/gpumem.[15]' -o -path './tools/systemd/gpumem*' \
 		-o -name 'libgpumem.so.?.*' -o -name libslow_users.so -o -name libnvidia-ml.so.1 \) -exec cp --parents {} "$copy" \;)
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount"
