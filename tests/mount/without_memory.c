@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * without_memory LEASE HOLDS LEAVE: a process with a lease that lives on after the end of
- * the lease, and looks as if it was exiting: to Linux a child of vfork(2) has no memory of
- * its own. Writes the child's number to HOLDS when it has the lease, and closes that when
- * the file LEAVE is there.
+ * the lease, and looks as if it was exiting: to Linux a child of vfork(2) has no memory
+ * of its own. Writes the child's number to HOLDS when it has the lease, and closes that
+ * when the file LEAVE is there.
  */
 #include <fcntl.h>
 #include <stdio.h>
