@@ -2,12 +2,13 @@
 /*
  * Facts about a process from /proc.
  *
- * Users decide how long many of these files take to read. For `stat`, `status`, `maps`
- * and more Linux holds on to the memory of the process, and whoever is the last to do so
- * takes the memory down and closes the files mapped there; most of them, and `fd`, `ns`
- * and `root`, also wait for an exec(2), which waits for the close of files. Only of a
- * thread that waits for the broker's answer none of that can be. Of any other the threads
- * of the view look at `comm`, `cgroup`, `task`, `oom_score` and the folder itself.
+ * How long many of these files take to read is up to the user of the process. While Linux
+ * makes `stat`, `status` or `maps`, it keeps the memory of the process; when the process
+ * ends just then, the reader takes the memory down and closes the files that were mapped.
+ * Most of these files, and `fd`, `ns` and `root`, also wait for an exec(2) of the process,
+ * which waits for the close of files. Neither can happen to a thread that waits for the
+ * broker's answer. Of other processes the threads of the view look at nothing but `comm`,
+ * `cgroup`, `task`, `oom_score` and the folder itself.
  */
 #pragma once
 
