@@ -5,10 +5,10 @@
  * How long many of these files take to read is up to the user of the process. While Linux
  * makes `stat`, `status` or `maps`, it keeps the memory of the process; when the process
  * ends just then, the reader takes the memory down and closes the files that were mapped.
- * Most of these files, and `fd`, `ns` and `root`, also wait for an exec(2) of the process,
- * which waits for the close of files. Neither can happen to a thread that waits for the
- * broker's answer. Of other processes the threads of the view look at nothing but `comm`,
- * `cgroup`, `task`, `oom_score` and the folder itself.
+ * Most of these files, and `fd`, `ns` and `root`, also wait for an exec(2) of the
+ * process, which waits for the close of files. Neither can happen to a thread that waits
+ * for the broker's answer. Of other processes the threads of the view look at nothing but
+ * `comm`, `cgroup`, `task`, `oom_score` and the folder itself.
  */
 #pragma once
 
