@@ -1,72 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that waits for an answer of a filesystem may be deaf to all signals. So the
- * child must hold nothing of the tracer's, and its end is not waited for: it may never
- * come.
+ * A process that waits for an answer of a filesystem may be deaf to all signals, and
+ * never end. So the child holds no descriptor of the tracer's, and the tracer waits for
+ * the end of the child a little while only.
  */
 #include "apart.h"
 
-#include "base/clock.h"
+#include "packet.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define END_MS_MAX 500
-
 #define ANSWERS	   0 /* the child's only descriptor */
-
-union control {
-	char buffer[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
-};
-
-/* ---- packets ---- */
-
-/* Returns: 0; -errno. */
-static int send_packet(int socket, const void *packet, size_t size, int fd, int flags)
-{
-	union control control = { 0 };
-	struct iovec iov = { .iov_base = (void *)packet, .iov_len = size };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		message.msg_control = control.buffer;
-		message.msg_controllen = sizeof control.buffer;
-		control.align.cmsg_level = SOL_SOCKET;
-		control.align.cmsg_type = SCM_RIGHTS;
-		control.align.cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
-	}
-	return sendmsg(socket, &message, flags | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* Returns: the size; 0 when no more comes. */
-static size_t take_packet(int socket, void *packet, size_t size, int *ret_fd, int flags)
-{
-	union control control;
-	struct iovec iov = { .iov_base = packet, .iov_len = size };
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.buffer,
-		.msg_controllen = sizeof control.buffer,
-	};
-
-	*ret_fd = -1;
-	ssize_t n = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
-	if (n <= 0)
-		return 0;
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(header), sizeof *ret_fd);
-	return (size_t)n;
-}
 
 /* ---- in the child ---- */
 
@@ -82,13 +33,13 @@ _Noreturn static void child(int end, pid_t tracer, apart_work *work, void *conte
 
 void apart_answer(const void *packet, size_t size, int fd)
 {
-	if (send_packet(ANSWERS, packet, size, fd, 0))
+	if (packet_send(ANSWERS, packet, size, fd, 0))
 		_exit(1);
 }
 
 size_t apart_listen(void *packet, size_t size, int *ret_fd)
 {
-	return take_packet(ANSWERS, packet, size, ret_fd, 0);
+	return packet_take(ANSWERS, packet, size, ret_fd, 0);
 }
 
 /* ---- in the tracer ---- */
@@ -114,20 +65,16 @@ int apart_start(struct apart *apart, apart_work *work, void *context)
 
 int apart_ask(const struct apart *apart, const void *packet, size_t size, int fd)
 {
-	return send_packet(apart->fd, packet, size, fd, MSG_DONTWAIT);
+	return packet_send(apart->fd, packet, size, fd, MSG_DONTWAIT);
 }
 
 ssize_t apart_take(const struct apart *apart, void *packet, size_t size, int *ret_fd,
 		   uint64_t deadline)
 {
-	struct pollfd poll_fd = { .fd = apart->fd, .events = POLLIN };
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	int left_ms = deadline > now ? (int)((deadline - now) / 1000000) : 0;
-
 	*ret_fd = -1;
-	if (poll(&poll_fd, 1, left_ms) != 1)
+	if (packet_wait(apart->fd, POLLIN, deadline))
 		return -ETIMEDOUT;
-	return (ssize_t)take_packet(apart->fd, packet, size, ret_fd, MSG_DONTWAIT);
+	return (ssize_t)packet_take(apart->fd, packet, size, ret_fd, MSG_DONTWAIT);
 }
 
 void apart_end(struct apart *apart)

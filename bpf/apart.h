@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work in a child process, which another user's process or file may hold up. The tracer
- * waits for the answers until a deadline, and goes on without them.
+ * Work that another user's process or file may hold up: a child process does the work.
+ * The tracer waits for the answers until a deadline, and then goes on without them.
  */
 #pragma once
 

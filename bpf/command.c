@@ -6,6 +6,7 @@
  */
 #include "command.h"
 
+#include "base/descriptor.h"
 #include "base/number.h"
 #include "proc.h"
 
@@ -130,13 +131,7 @@ static struct rlimit descriptors;
 
 void command_raise_descriptors(void)
 {
-	struct rlimit raised;
-
-	if (getrlimit(RLIMIT_NOFILE, &descriptors))
-		return;
-	raised = descriptors;
-	raised.rlim_cur = raised.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &raised);
+	descriptors = descriptors_raise();
 }
 
 _Noreturn static void fail(const char *what)

@@ -18,7 +18,7 @@ pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE]);
 /* The user of a process. Returns: false without such a process. */
 bool proc_uid(pid_t pid, uid_t *ret_uid);
 
-/* The user who started the process, who may hide in a process that the kernel shows as
+/* The user who started the process: proc_uid() says root for a set-user-ID program of
  * root's. Returns: false for an ended process. */
 bool proc_real_uid(pid_t pid, uid_t *ret_uid);
 
@@ -32,8 +32,8 @@ bool proc_real_uid(pid_t pid, uid_t *ret_uid);
 int proc_open_file(const char *path, int flags);
 
 /*
- * Opens the file of a mapping, as proc_open_file(): by its addresses, or, where the
- * kernel doesn't allow that, by its path as the process sees it.
+ * Opens the file of a mapping, as proc_open_file(), by the addresses of the mapping.
+ * Where the kernel doesn't allow that, opens the path as the process sees it.
  *
  * Returns: a descriptor; -ESTALE for another file in its place; -errno.
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * While a process is in execve(2), Linux shows nobody its mappings, and there it closes
- * files, whose filesystem may be the user's own and never let it go on. A file that is
- * read may be on such a filesystem, too. So a child goes through the processes, and says
- * which is the next one; when it is held up there, another child goes on behind that one.
+ * Whoever reads the mappings of a process in execve(2) waits for the end of the
+ * execve(2). This call closes files, and a filesystem of the user's own may never answer
+ * the close. A library may be on such a filesystem, too. So a child goes through the
+ * processes and names each before looking. When a process holds up the child, another
+ * child goes on with the next process.
  */
 #include "search.h"
 

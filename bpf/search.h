@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search for libraries in the running processes, by a child process (apart.h): one of
- * them may not answer.
+ * The search for libraries in the running processes. A child process searches (apart.h),
+ * since a running process may not answer.
  */
 #pragma once
 

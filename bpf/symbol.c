@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which code a process has mapped is read by a child (apart.h), as the process may not
- * answer. Names are a symboliser's answer (symboliser.h). There are a few symbolisers,
- * each for a process; the one not asked for longest makes room for another. A process
- * whose symboliser crashes or is late has bare addresses from then on, and so have all
- * processes of a user to whom this happens often.
+ * A child reads which code a process has mapped (apart.h), since reading may take as long
+ * as the process likes. Names are a symboliser's answer (symboliser.h). There are a few
+ * symbolisers, each for a process; the one not asked for longest makes room for another.
+ * A process whose symboliser crashes or is late has bare addresses from then on, and so
+ * have all processes of a user to whom this happens often.
  *
  * A function without frame pointers leaves any value in the register, and the walk goes
  * on from there. So an address outside all mappings with code ends the stack.
@@ -88,7 +88,7 @@ struct look {
 
 #define CODE_PACKET 256
 
-/* One that is not full is the last. */
+/* The last packet of an answer is not full. */
 struct code_packet {
 	size_t n;
 	struct {
@@ -118,8 +118,8 @@ static void code_send(const char *pid)
 	apart_answer(&packet, sizeof packet, -1);
 }
 
-/* In the child. It goes on from one question to the next, as the traced process may soon
- * end, and a fork takes its time. */
+/* In the child, which takes one question after another: a fork for each would take longer
+ * than some traced processes live. */
 static void looker_work(void *context)
 {
 	struct look look;
@@ -138,7 +138,7 @@ static void looker_work(void *context)
 	}
 }
 
-/* Returns: whether an answer will come, or the looker be late. */
+/* Returns: whether the looker has the question. */
 static bool looker_ask(struct symbols *symbols, const struct look *look, int folder)
 {
 	struct apart *looker = &symbols->looker;
@@ -256,15 +256,12 @@ static void user_failed(struct symbols *symbols, uid_t uid)
 static void process_failed(struct symbols *symbols, struct known_process *process,
 			   int error)
 {
-	bool known = process->is_unnamed;
-
-	process->is_unnamed = true;
-	if (!known)
+	if (!process->is_unnamed)
 		fprintf(stderr,
 			"gpumem-trace: no names any more for frames of process %u: the "
-			"look-up "
-			"%s\n",
+			"look-up %s\n",
 			process->pid, error == -ETIMEDOUT ? "took too long" : "failed");
+	process->is_unnamed = true;
 	user_failed(symbols, process->uid);
 }
 

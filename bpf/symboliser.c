@@ -7,7 +7,7 @@
  */
 #include "symboliser.h"
 
-#include "base/clock.h"
+#include "packet.h"
 #include "proc.h"
 
 #include <errno.h>
@@ -108,44 +108,19 @@ void symboliser_end(struct symboliser *symboliser)
 
 /* ---- questions ---- */
 
-/* Waits until the socket is ready. Returns: 0; -ETIMEDOUT. */
-static int wait_ready(const struct symboliser *symboliser, short events,
-		      uint64_t deadline)
-{
-	struct pollfd poll_fd = { .fd = symboliser->fd, .events = events };
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	int left_ms = deadline > now ? (int)((deadline - now) / 1000000) : 0;
-
-	return poll(&poll_fd, 1, left_ms) == 1 ? 0 : -ETIMEDOUT;
-}
-
 /* Sends a question, with a descriptor unless it is negative. Returns: as
  * symboliser_ask(). */
 static int send_ask(struct symboliser *symboliser, const struct ask *ask, int fd,
 		    uint64_t deadline)
 {
-	union {
-		char buffer[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)ask, .iov_len = sizeof *ask };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		message.msg_control = control.buffer;
-		message.msg_controllen = sizeof control.buffer;
-		control.align.cmsg_level = SOL_SOCKET;
-		control.align.cmsg_type = SCM_RIGHTS;
-		control.align.cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
-	}
 	for (;;) {
-		if (sendmsg(symboliser->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-			return 0;
-		if (errno != EAGAIN)
-			return -EPIPE;
+		int error =
+			packet_send(symboliser->fd, ask, sizeof *ask, fd, MSG_DONTWAIT);
+
+		if (error != -EAGAIN)
+			return error ? -EPIPE : 0;
 		start(symboliser); /* the socket is full */
-		if (wait_ready(symboliser, POLLOUT, deadline))
+		if (packet_wait(symboliser->fd, POLLOUT, deadline))
 			return -ETIMEDOUT;
 	}
 }
@@ -165,7 +140,7 @@ static int read_text(const struct symboliser *symboliser, char **ret_text,
 		}
 		if (n == 0 || errno != EAGAIN)
 			return -EPIPE;
-		if (wait_ready(symboliser, POLLIN, deadline))
+		if (packet_wait(symboliser->fd, POLLIN, deadline))
 			return -ETIMEDOUT;
 	}
 }

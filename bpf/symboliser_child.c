@@ -12,6 +12,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
+#include "packet.h"
 
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
@@ -207,30 +208,6 @@ static void frame_text(const struct ask_frame *frame, struct text *text)
 
 /* ---- questions ---- */
 
-/* Returns: whether there was a question; with a descriptor, or -1. */
-static bool read_ask(struct ask *ask, int *ret_fd)
-{
-	union {
-		char buffer[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { .iov_base = ask, .iov_len = sizeof *ask };
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.buffer,
-		.msg_controllen = sizeof control.buffer,
-	};
-
-	*ret_fd = -1;
-	if (recvmsg(STDIN_FILENO, &message, MSG_CMSG_CLOEXEC) != sizeof *ask)
-		return false;
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(header), sizeof *ret_fd);
-	return true;
-}
-
 static void answer(const struct ask *ask)
 {
 	for (size_t i = 0; i < ask->n_frames && i < STACK_DEPTH; i++) {
@@ -253,7 +230,7 @@ int symboliser_main(int argc, char **argv)
 	    number_parse(argv[3], &tracer) ||
 	    !give_up_rights((uid_t)uid, (gid_t)gid, (pid_t)tracer))
 		return 1;
-	while (read_ask(&ask, &fd)) {
+	while (packet_take(STDIN_FILENO, &ask, sizeof ask, &fd, 0) == sizeof ask) {
 		if (ask.n_frames)
 			answer(&ask);
 		else

@@ -26,13 +26,13 @@
 #include "transport.h"
 #include "view.h"
 
+#include "base/descriptor.h"
 #include "keep/keep.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
@@ -82,16 +82,6 @@ static void on_answering(void *userdata)
  * processor, and what a long batch of lines freed would stay in all of them.
  */
 #define ARENAS 4
-
-static void raise_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 /* The library to load; options of the software GPU go into the environment. */
 static char *resolve_driver(const char *driver)
@@ -383,7 +373,7 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 				 .mountpoint = mountpoint };
 	int error = driver && worker ? end_prepare(keep) : -ENOMEM;
 
-	raise_limit();
+	(void)descriptors_raise();
 	if (!error) {
 		server.log = log_new();
 		error = server.log ? new_broker(&server, driver, worker) : -ENOMEM;
@@ -467,7 +457,7 @@ static int keep_brokers(const struct options *options, char **argv,
 	/* Later brokers start in another directory. */
 	if (driver && !options_software(driver, &settings) && strchr(driver, '/'))
 		path = realpath(driver, NULL);
-	raise_limit();
+	(void)descriptors_raise();
 	/*
 	 * A keeper that ends before the first answer removes the mount of the last
 	 * keeper.
@@ -504,7 +494,7 @@ static void take_left(const struct options *options, struct left *ret_left)
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int error;
 
-	raise_limit();
+	(void)descriptors_raise();
 	error = service_take(ret_left, &why);
 	if (!error && ret_left->n && !options->keep)
 		text_printf(&why, "--keep is not among the options any more");

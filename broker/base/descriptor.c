@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 
 /* Kept: an eighth of the limit, at least KEPT_LEAST, at most half of the limit. */
 #define KEPT_LEAST 256
@@ -24,6 +23,18 @@ static uint64_t mappings_most(void)
 		fclose(file);
 	__atomic_store_n(&most, number, __ATOMIC_RELAXED);
 	return number;
+}
+
+struct rlimit descriptors_raise(void)
+{
+	struct rlimit before = { 0 }, most;
+
+	if (getrlimit(RLIMIT_NOFILE, &before) == 0) {
+		most = before;
+		most.rlim_cur = most.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &most);
+	}
+	return before;
 }
 
 /* Each block of host memory has a descriptor and a mapping. */

@@ -5,10 +5,15 @@
  */
 #pragma once
 
+#include <sys/resource.h>
+
 #include "base/def.h"
 
 #define DESCRIPTORS_GONE \
 	"the broker has no descriptors left: it keeps the last ones for workers"
+
+/* Raises the limit of this process to the most allowed. Returns: the limit of before. */
+struct rlimit descriptors_raise(void);
 
 /* The limit of this process; no more than it may have mappings, vm.max_map_count. */
 uint64_t descriptors_most(void);

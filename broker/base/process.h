@@ -26,8 +26,8 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX]);
 /* Whether all threads of the process of a pidfd have ended. */
 bool process_has_ended(int pidfd);
 
-/* Whether the process has given up its memory, which comes before its files; or is gone.
- */
+/* Whether the process is gone or exiting. Linux takes the memory of a process before its
+ * files. */
 bool process_is_ending(pid_t pid);
 
 /* A thread's process and user: who has the number now. */

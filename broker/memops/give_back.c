@@ -34,7 +34,7 @@ struct give_back {
 	struct task task;
 	struct broker *broker;
 	struct block *block;
-	struct held_piece held; /* a guest keeps the memory, and pays; registry.lock */
+	struct held_piece held; /* a user's worker keeps the memory; registry.lock */
 	uint64_t whose;		/* owner of the task in the work queue */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
@@ -142,10 +142,9 @@ static bool give_back_charge_guest(struct give_back *give_back, struct owner *gu
 		reclaim_begin(reclaim, from);
 	reclaim_unhold(reclaim, &give_back->held);
 	reclaim_end(reclaim, from);
-	give_back->held.from = (struct reclaim_from){ from.place, guest };
-	give_back->held.size = block->size;
-	give_back->held.holder = holder_of(guest->uid);
-	reclaim_hold(reclaim, &give_back->held);
+	reclaim_hold(reclaim, &give_back->held,
+		     (struct reclaim_from){ from.place, guest }, block->size,
+		     holder_of(guest->uid));
 	if (give_back->tell.held)
 		give_back->tell.held(give_back->tell.userdata);
 	reclaim_retry_later(give_back->broker, from);
@@ -206,10 +205,8 @@ static void asked_is_slow(struct deadline *deadline)
 	if (give_back->held.prev)
 		return;
 	reclaim_postpone(broker->reclaim, from);
-	give_back->held.from = from;
-	give_back->held.size = block->size;
-	give_back->held.holder = holder_of(asked->worker->owner->uid);
-	reclaim_hold(broker->reclaim, &give_back->held);
+	reclaim_hold(broker->reclaim, &give_back->held, from, block->size,
+		     holder_of(from.owner->uid));
 	if (give_back->tell.held)
 		give_back->tell.held(give_back->tell.userdata);
 	reclaim_retry_later(broker, from);

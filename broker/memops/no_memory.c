@@ -335,7 +335,7 @@ static bool alloc_request_will_never_fit(const struct alloc_request *alloc)
 	       allocation->size > registry->device_at[allocation->device]->memory_total;
 }
 
-/* What a worker says of its memory is no word on that of others. */
+/* Only the driver's answer to the broker counts: a worker may say what its user likes. */
 static void alloc_request_tried(struct alloc_request *alloc)
 {
 	const struct allocation *allocation = alloc->allocation;

@@ -80,10 +80,8 @@ void release_count(struct op *op)
 		return;
 	release_uncount(release);
 	if (op->work.held_by != HOLDER_NONE) {
-		release->held.from = from;
-		release->held.size = release->allocation->size;
-		release->held.holder = op->work.held_by;
-		reclaim_hold(op->broker->reclaim, &release->held);
+		reclaim_hold(op->broker->reclaim, &release->held, from,
+			     release->allocation->size, op->work.held_by);
 		return;
 	}
 	release->counted = true;
@@ -126,10 +124,8 @@ static void release_is_slow(struct deadline *deadline)
 	struct broker *broker = release->op.broker;
 
 	(void)release_uncount(release);
-	release->held.from = from;
-	release->held.size = release->allocation->size;
-	release->held.holder = holder_of(from.owner->uid);
-	reclaim_hold(broker->reclaim, &release->held);
+	reclaim_hold(broker->reclaim, &release->held, from, release->allocation->size,
+		     holder_of(from.owner->uid));
 	reclaim_retry_later(broker, from);
 }
 

@@ -43,57 +43,61 @@ uint64_t reclaim_n_arrived(const struct reclaim *reclaim, struct reclaim_from fr
 
 /* ---- freed memory that users hold ---- */
 
-static struct held_by *held_by_find(const struct reclaim *reclaim, uint64_t holder)
+static struct holdings *holdings_find(const struct reclaim *reclaim, uint64_t holder)
 {
-	struct held_by *by;
+	struct holdings *theirs;
 
-	HASH_FIND(hh, reclaim->held_by, &holder, sizeof(holder), by);
-	return by;
+	HASH_FIND(hh, reclaim->holdings, &holder, sizeof(holder), theirs);
+	return theirs;
 }
 
-static struct held_by *held_by_get(struct reclaim *reclaim, uint64_t holder)
+static struct holdings *holdings_get(struct reclaim *reclaim, uint64_t holder)
 {
-	struct held_by *by = held_by_find(reclaim, holder);
+	struct holdings *theirs = holdings_find(reclaim, holder);
 
-	if (by)
-		return by;
-	by = calloc(1, sizeof(*by));
-	if (!by)
+	if (theirs)
+		return theirs;
+	theirs = calloc(1, sizeof(*theirs));
+	if (!theirs)
 		return NULL;
-	by->holder = holder;
-	HASH_ADD(hh, reclaim->held_by, holder, sizeof(by->holder), by);
-	return by;
+	theirs->holder = holder;
+	HASH_ADD(hh, reclaim->holdings, holder, sizeof(theirs->holder), theirs);
+	return theirs;
 }
 
-static bool held_by_is_empty(const struct held_by *by)
+static bool holdings_are_none(const struct holdings *theirs)
 {
 	for (uint32_t i = 0; i < N_PLACES; i++)
-		if (by->n[i])
+		if (theirs->n[i])
 			return false;
 	return true;
 }
 
-void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece)
+void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece,
+		  struct reclaim_from from, uint64_t size, uint64_t holder)
 {
-	struct held_by *by;
+	struct holdings *theirs;
 
 	if (piece->prev)
 		return;
+	piece->from = from;
+	piece->size = size;
+	piece->holder = holder;
 	DL_APPEND(reclaim->held, piece);
-	by = held_by_get(reclaim, piece->holder);
-	piece->counted = by != NULL;
+	theirs = holdings_get(reclaim, piece->holder);
+	piece->counted = theirs != NULL;
 	/* Without memory here the holder's requests do not wait for the piece. */
-	if (!by)
+	if (!theirs)
 		return;
 	piece->is_own =
 		piece->from.owner && piece->holder == holder_of(piece->from.owner->uid);
-	by->n[piece->from.place]++;
-	by->n_own += piece->is_own;
+	theirs->n[piece->from.place]++;
+	theirs->n_own += piece->is_own;
 }
 
 void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece)
 {
-	struct held_by *by;
+	struct holdings *theirs;
 
 	if (!piece->prev)
 		return;
@@ -102,12 +106,12 @@ void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece)
 	if (!piece->counted)
 		return;
 	piece->counted = false;
-	by = held_by_find(reclaim, piece->holder);
-	by->n[piece->from.place]--;
-	by->n_own -= piece->is_own;
-	if (held_by_is_empty(by)) {
-		HASH_DEL(reclaim->held_by, by);
-		free(by);
+	theirs = holdings_find(reclaim, piece->holder);
+	theirs->n[piece->from.place]--;
+	theirs->n_own -= piece->is_own;
+	if (holdings_are_none(theirs)) {
+		HASH_DEL(reclaim->holdings, theirs);
+		free(theirs);
 	}
 }
 
@@ -143,12 +147,12 @@ static bool is_coming_for(const struct reclaim *reclaim,
 			  const struct reclaim_waiter *waiter)
 {
 	struct reclaim_from from = waiter->from;
-	const struct held_by *by;
+	const struct holdings *theirs;
 
 	if (from.owner ? from.owner->n_coming : reclaim->n_coming[from.place])
 		return true;
-	by = held_by_find(reclaim, holder_of(waiter->owner->uid));
-	return by && (from.owner ? by->n_own : by->n[from.place]);
+	theirs = holdings_find(reclaim, holder_of(waiter->owner->uid));
+	return theirs && (from.owner ? theirs->n_own : theirs->n[from.place]);
 }
 
 bool reclaim_is_worth_waiting(const struct reclaim *reclaim,
@@ -287,8 +291,8 @@ void reclaim_leave(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 static void queue_begin_round(struct queue *queue)
 {
 	/*
-	 * A round that did not use up its looks has come to the end. One that memory has
-	 * cut short goes on where it was, behind the first.
+	 * A round that did not use up its looks has come to the end. Where memory has cut
+	 * a round short, the next one has the first try, and then goes on from there.
 	 */
 	if (!queue->again && queue->n_looks <= QUEUE_LOOKS)
 		queue->next = NULL;

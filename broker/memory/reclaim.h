@@ -60,7 +60,7 @@ struct waiters {
 };
 
 /* The pieces that a user holds, by place, and those of the user's own memory. */
-struct held_by {
+struct holdings {
 	uint64_t holder;
 	uint64_t n[N_PLACES], n_own;
 	UT_hash_handle hh;
@@ -71,7 +71,7 @@ struct held_piece {
 	struct reclaim_from from;
 	uint64_t size;
 	uint64_t holder;
-	bool counted;			/* in reclaim->held_by */
+	bool counted;			/* in reclaim->holdings */
 	bool is_own;			/* the holder had the memory */
 	struct held_piece *prev, *next; /* prev is NULL while the piece is not listed */
 };
@@ -131,8 +131,8 @@ struct reclaim {
 	struct waiters *waiters[N_PLACES]; /* for memory of the place */
 	struct in_vain in_vain[N_PLACES];
 	struct held_piece *held;
-	struct held_by *held_by;
-	unsigned int n_kept; /* blocks kept for lack of memory; atomic */
+	struct holdings *holdings; /* a hash table */
+	unsigned int n_kept;	   /* blocks kept for lack of memory; atomic */
 };
 
 /* A piece of memory is being given back; a piece has arrived. */
@@ -145,8 +145,10 @@ void reclaim_postpone(struct reclaim *reclaim, struct reclaim_from from);
 /* Pieces given back so far, of the owner if there is one, else of the place. */
 uint64_t reclaim_n_arrived(const struct reclaim *reclaim, struct reclaim_from from);
 
-/* The piece is held from now on; not any more, if it was. */
-void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece);
+/* The piece is held from now on, unless it was before. holder: see holder_of(). */
+void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece,
+		  struct reclaim_from from, uint64_t size, uint64_t holder);
+/* The piece is not held any more, if it was. */
 void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece);
 
 /* Appends `; N bytes of freed memory are still in use by uid 7`; nothing if none are. */

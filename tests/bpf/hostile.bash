@@ -139,35 +139,44 @@ test_a_process_with_thousands_of_mappings_is_not_read_for_each_call()
 	[ $((SECONDS - before)) -lt 10 ] || fail "the tool ended $((SECONDS - before)) s after Ctrl-C"
 }
 
-# Each file is read as a whole. The kernel shows a process that is not to be dumped as root's.
-test_a_user_with_many_libraries_keeps_no_other_from_being_traced()
+# maps_libraries UID N: starts a program of the user with N copies of the library mapped,
+# $T/UID/libcuda.so.*, until the end of the case.
+maps_libraries()
 {
 	[ "$(id -u)" = 0 ] || skip 'needs root: another user'
 	chmod 755 "$T"
-	mkdir "$T/a" "$T/many"
-	chmod 777 "$T/many"
-	cp "$P" "$T/a/libcuda.so.1"
-	install -m 644 "$P" "$T/many/copied"
-	PATH=/usr/bin:/bin setpriv --reuid=64301 --regid=64301 --clear-groups python3 - "$T/many" <<-'EOF' &
-		import ctypes, mmap, os, shutil, sys, time
-		ctypes.CDLL(None).prctl(4, 0) # PR_SET_DUMPABLE
+	install -m 644 "$P" "$T/copied"
+	mkdir "$T/$1"
+	chown "$1" "$T/$1"
+	PATH=/usr/bin:/bin setpriv --reuid="$1" --regid="$1" --clear-groups \
+		python3 - "$T/$1" "$2" "$T/copied" <<-'EOF' &
+		import mmap, shutil, sys, time
+		folder, n, library = sys.argv[1:]
 		maps = []
-		for i in range(50):
-		    path = f"{sys.argv[1]}/libcuda.so.{i}"
-		    shutil.copy(sys.argv[1] + "/copied", path)
+		for i in range(int(n)):
+		    path = f"{folder}/libcuda.so.{i}"
+		    shutil.copy(library, path)
 		    with open(path, "rb") as file:
 		        maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-		open(sys.argv[1] + "/ready", "w")
+		open(folder + "/ready", "w")
 		time.sleep(100)
 	EOF
 	pretenders+=($!)
-	eventually "[ -e '$T/many/ready' ]"
+	eventually "[ -e '$T/$1/ready' ]"
+}
+
+# Each file is read as a whole.
+test_a_user_with_many_libraries_keeps_no_other_from_being_traced()
+{
+	maps_libraries 64301 50
+	mkdir "$T/a"
+	cp "$P" "$T/a/libcuda.so.1"
 	with_library "$T/a/libcuda.so.1"
 	begin --json -d 0.1
 	ends
 	like "$(<"$T/err")" "probing $T/a/"
-	is "$(grep -c "probing $T/many/" "$T/err")" 16
-	is "$(grep "left out $T/many/" "$T/err" | cut -d : -f 3)" ' Too many open files'
+	is "$(grep -c "probing $T/64301/" "$T/err")" 16
+	is "$(grep "left out $T/64301/" "$T/err" | cut -d : -f 3)" ' Too many open files'
 }
 
 # Calls come faster than they are read, so there is always one more to show.
@@ -381,26 +390,8 @@ test_a_traced_process_that_does_not_answer_is_asked_no_more()
 test_users_with_many_libraries_leave_descriptors_for_others()
 {
 	local uid
-	[ "$(id -u)" = 0 ] || skip 'needs root: another user'
-	chmod 755 "$T"
-	install -m 644 "$P" "$T/copied"
 	for uid in 64301 64302 64303 64304; do
-		mkdir "$T/$uid"
-		chown "$uid" "$T/$uid"
-		PATH=/usr/bin:/bin setpriv --reuid="$uid" --regid="$uid" --clear-groups \
-			python3 - "$T/$uid" "$T/copied" <<-'EOF' &
-			import mmap, shutil, sys, time
-			maps = []
-			for i in range(16):
-			    path = f"{sys.argv[1]}/libcuda.so.{i}"
-			    shutil.copy(sys.argv[2], path)
-			    with open(path, "rb") as file:
-			        maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-			open(sys.argv[1] + "/ready", "w")
-			time.sleep(100)
-		EOF
-		pretenders+=($!)
-		eventually "[ -e '$T/$uid/ready' ]"
+		maps_libraries "$uid" 16
 	done
 	ulimit -Sn 64
 	begin --json -d 0.1 -- bash -c "ulimit -n >'$T/limit'"

@@ -21,6 +21,19 @@ static const CUmemAllocationProp prop = {
 	.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
 };
 
+static void needs_root(void)
+{
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+}
+
+static void needs_streams_in_children(void)
+{
+#ifdef __SANITIZE_THREAD__
+	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
+#endif
+}
+
 static void take_60_mib(int socket)
 {
 	conform_open();
@@ -170,8 +183,7 @@ Test(ledger, is_shared_between_users)
 	CUmemGenericAllocationHandle handle;
 	struct child other;
 
-	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
+	needs_root();
 	umask(077);
 	conform_options(LIMIT);
 	child_start(&other, import_as_another_user);
@@ -206,8 +218,7 @@ Test(ledger, memory_that_root_let_go_is_free_for_another_user)
 	struct child other;
 	int fd;
 
-	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
+	needs_root();
 	conform_options(LIMIT);
 	child_start(&other, take_as_another_user);
 	conform_open();
@@ -256,11 +267,8 @@ Test(ledger, memory_of_a_killed_process_of_root_is_free_for_another_user)
 {
 	struct child killed, other, root;
 
-	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
-#ifdef __SANITIZE_THREAD__
-	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
-#endif
+	needs_root();
+	needs_streams_in_children();
 	conform_options(LIMIT);
 	child_start(&killed, fill_as_root_and_stay);
 	child_start(&other, look_as_another_user);
@@ -378,8 +386,7 @@ Test(ledger, machine_that_root_uses_is_left_to_roots_processes)
 {
 	struct child root, other, stranger;
 
-	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
+	needs_root();
 	child_start(&root, join_and_die);
 	wire_receive(root.socket, NULL);
 	child_start(&other, join_as_another_user_and_die);
@@ -545,11 +552,8 @@ static void locked_by(void (*body)(int socket))
 {
 	struct child maker, locker, user;
 
-	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
-#ifdef __SANITIZE_THREAD__
-	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
-#endif
+	needs_root();
+	needs_streams_in_children();
 	conform_options(LIMIT);
 	child_start(&maker, join_and_stay);
 	child_start(&locker, body);

@@ -146,7 +146,7 @@ Test(reclaim, nobody_waits_for_a_try_in_the_worker_of_a_user)
 	cr_expect(eq(uint, n_tries[0], 2), "memory came during the try");
 }
 
-/* What a worker says of its memory is no word on that of others. */
+/* A worker of a user may say what it likes of the memory of the device. */
 Test(reclaim, a_try_in_the_worker_of_a_user_that_fails_keeps_nobody_from_trying)
 {
 	queue_up(3, QUEUE_PATIENCE_MS);
@@ -183,7 +183,7 @@ static void users_leave(void)
 	for (int i = 0; i < N; i++)
 		reclaim_leave(&reclaim, &waiters[i]);
 	cr_expect(eq(ptr, alice->waiters, NULL));
-	cr_expect(eq(ptr, reclaim.held_by, NULL));
+	cr_expect(eq(ptr, reclaim.holdings, NULL));
 	registry_deinit(&registry);
 }
 
@@ -222,7 +222,7 @@ static void piece_comes(struct owner *owner)
 
 static const struct reclaim_from device = { 0, NULL };
 
-/* Memory that is on its way all the time. */
+/* There is always memory on its way. */
 static void much_is_coming(void)
 {
 	reclaim_begin(&reclaim, (struct reclaim_from){ 0, bob });
@@ -329,17 +329,17 @@ Test(reclaim, who_leaves_while_others_wait_is_not_tried, .init = users_come,
 Test(reclaim, only_the_holder_waits_for_what_is_held, .init = users_come,
      .fini = users_leave)
 {
-	struct held_piece piece = { .from = { 0, bob }, .holder = holder_of(alice->uid) };
-	struct held_piece own = { .from = { 0, alice }, .holder = holder_of(alice->uid) };
+	const uint64_t holder = holder_of(alice->uid);
+	struct held_piece piece = { 0 }, own = { 0 };
 
 	waiters[0] = (struct reclaim_waiter){ .from = device, .owner = alice };
 	waiters[1] = (struct reclaim_waiter){ .from = device, .owner = bob };
 	waiters[2] = (struct reclaim_waiter){ .from = { 0, alice }, .owner = alice };
-	reclaim_hold(&reclaim, &piece);
+	reclaim_hold(&reclaim, &piece, (struct reclaim_from){ 0, bob }, 1, holder);
 	cr_expect(reclaim_is_worth_waiting(&reclaim, &waiters[0]));
 	cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[1])));
 	cr_expect(not(reclaim_is_worth_waiting(&reclaim, &waiters[2])));
-	reclaim_hold(&reclaim, &own);
+	reclaim_hold(&reclaim, &own, (struct reclaim_from){ 0, alice }, 1, holder);
 	cr_expect(reclaim_is_worth_waiting(&reclaim, &waiters[2]));
 	reclaim_unhold(&reclaim, &piece);
 	reclaim_unhold(&reclaim, &own);

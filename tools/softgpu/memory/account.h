@@ -70,8 +70,8 @@ void account_publish(struct account *account);
 void account_scan(struct account *account);
 
 /*
- * Without the lock: takes it for each file that has no holder, removes the file and takes
- * what it was off the sums. So nobody waits for the lock longer than for one file.
+ * Without the lock: removes the files without a holder, and takes their sizes off the
+ * sums. Has the lock for one file at a time, so nobody waits longer for the lock.
  */
 void account_sweep(struct account *account);
 

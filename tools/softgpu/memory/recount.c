@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -20,8 +19,7 @@
 #define RESTS 4
 
 static struct {
-	int machine_fd;
-	char account[sizeof(((struct account *)0)->name)];
+	struct account own;
 	int ask_fd; /* to read, and to write, so that a read never finds the end */
 	int counted_fd;
 	int counting_fd;
@@ -42,17 +40,11 @@ static void counted_write(uint64_t counted)
 /* With the lock of `counting`. Root's calls go on meanwhile (account_sweep()). */
 static void count(void)
 {
-	struct account own;
-	uint64_t counted;
+	uint64_t counted = counted_read(server.counted_fd) | 1;
 
-	if (account_open_locked(server.machine_fd, server.account, 0, &own) < 0)
-		return;
-	account_unlock(&own);
-	counted = counted_read(server.counted_fd) | 1;
 	counted_write(counted);
-	account_sweep(&own);
+	account_sweep(&server.own);
 	counted_write(counted + 1);
-	account_close(&own);
 }
 
 static void sleep_ns(uint64_t ns)
@@ -117,14 +109,18 @@ int recount_serve(int machine_fd, const struct account *own)
 		return counting;
 	if (fchmod(ask, 0622) < 0 || fchmod(counted, 0644) < 0)
 		return -errno;
-	server.machine_fd = machine_fd;
-	memcpy(server.account, own->name, sizeof(server.account));
+	r = account_open_locked(machine_fd, own->name, 0, &server.own);
+	if (r < 0)
+		return r;
+	account_unlock(&server.own);
 	server.ask_fd = ask;
 	server.counted_fd = counted;
 	server.counting_fd = counting;
 	r = thread_start();
-	if (r < 0)
+	if (r < 0) {
+		account_close(&server.own);
 		return r;
+	}
 	(void)take_fd(&ask);
 	(void)take_fd(&counted);
 	(void)take_fd(&counting);
