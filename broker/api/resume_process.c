@@ -2,6 +2,7 @@
 /* The processes of the last broker that still end. */
 #include "api/resume_private.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
@@ -9,6 +10,7 @@
 #include "base/warning.h"
 #include "memops/lease.h"
 #include "memops/reaper.h"
+#include "memory/kept.h"
 #include "model/journal.h"
 #include "model/registry.h"
 #include "op/op.h"
@@ -57,20 +59,25 @@ static void orphan_ended(void *userdata)
 int resume_process(struct resume *resume, uint32_t index, const void *data)
 {
 	struct broker *broker = resume->broker;
+	_cleanup_close_ int pidfd = kept_take(broker->memory, RECORD_PROCESS, index);
 	struct orphan *orphan;
-	int r = orphan_new(&orphan, broker, index, data);
 
-	if (r < 0)
-		return resume_fail(resume, r, "process", index);
+	/* An older program left no pidfd. Linux killed the process with its broker. */
+	if (pidfd < 0 || process_has_ended(pidfd)) {
+		kept_drop(broker->memory, RECORD_PROCESS, index);
+		return 0;
+	}
+	orphan = orphan_new(broker, index, data, pidfd);
 	if (!orphan)
-		records_drop(broker->registry->records, RECORD_PROCESS, index);
-	else if (!reaper_add(&broker->leases->reaper, &(struct awaited){
-							      .fd = orphan->pidfd,
-							      .events = EPOLLIN,
-							      .timeout_ms = ORPHAN_MS,
-							      .done = orphan_ended,
-							      .userdata = orphan,
-						      }))
+		return resume_fail(resume, -ENOMEM, "process", index);
+	(void)take_fd(&pidfd);
+	if (!reaper_add(&broker->leases->reaper, &(struct awaited){
+							 .fd = orphan->pidfd,
+							 .events = EPOLLIN,
+							 .timeout_ms = ORPHAN_MS,
+							 .done = orphan_ended,
+							 .userdata = orphan,
+						 }))
 		(void)orphan_free(orphan);
 	return 0;
 }

@@ -92,34 +92,6 @@ struct process_identity process_identity(pid_t thread)
 	return (struct process_identity){ process_of_thread(thread), stat.st_uid };
 }
 
-/*
- * The fields of stat behind the name, which may have any bytes. NULL: gone. Those of the
- * thread alone: for /proc/PID/stat Linux adds up the times of all threads.
- */
-static const char *process_stat(pid_t pid, char *text, size_t size)
-{
-	char name[32];
-
-	snprintf(name, sizeof(name), "task/%d/stat", pid);
-	return process_read(pid, name, text, size) ? strrchr(text, ')') : NULL;
-}
-
-unsigned long long process_start(pid_t thread)
-{
-	char text[512];
-	const char *fields = process_stat(thread, text, sizeof(text));
-	unsigned long long start;
-
-	/* The 22nd field; state is the third. */
-	if (!fields || sscanf(fields,
-			      ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-			      "%*d %*d %*d "
-			      "%*d %*d %llu",
-			      &start) != 1)
-		return 0;
-	return start;
-}
-
 /* A link of /proc as this process sees it; "" if it may not. */
 static void process_link(char text[256], pid_t pid, const char *name)
 {

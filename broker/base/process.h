@@ -38,12 +38,5 @@ struct process_identity {
 
 struct process_identity process_identity(pid_t thread);
 
-/*
- * When the thread began, in ticks since the machine's start. A number that has come again
- * has another. Not for the threads of the view. Returns: 0 when the thread is gone or
- * can't be seen.
- */
-unsigned long long process_start(pid_t thread);
-
 /* Whether the thread has the root and the mounts of this process. Touches no file. */
 bool process_sees_our_files(pid_t thread);

@@ -211,7 +211,7 @@ struct channel *channel_free(struct channel *channel)
 
 void channel_note_busy_locked(struct channel *channel)
 {
-	struct process_record *record = channel->config.record;
+	struct process_record *record = channel->record;
 	bool busy = channel->open_requests && channel->state != CHANNEL_STARTING;
 
 	if (record && record->busy != busy)

@@ -44,9 +44,15 @@ struct channel_config {
 	int output_fd; /* stdout of the worker, owned by the channel once made; -1: the
 			  broker's */
 	unsigned int n_threads; /* number of receivers (>= 1) */
-	struct process_record *record; /* for the next broker, until channel_free();
-					  NULL: none is kept */
 
+	/*
+	 * The process runs and has been sent nothing yet. pidfd remains the channel's.
+	 * *ret_record: where the channel notes whether the process is busy, until
+	 * channel_free(); NULL: nowhere. Returns: 0; -errno, which ends the process.
+	 * NULL: nobody is told.
+	 */
+	int (*started)(void *userdata, pid_t pid, int pidfd,
+		       struct process_record **ret_record);
 	/*
 	 * The worker is gone and all open requests have been answered. reason is a
 	 * sentence ("was killed by signal 9"), valid during the call. Called once, also

@@ -39,6 +39,7 @@ struct channel {
 	struct request hello;
 	pid_t pid;
 	int pidfd;
+	struct process_record *record; /* notes whether the process is busy; NULL: none */
 	int64_t deadline; /* CLOCK_MONOTONIC in ms; the worker is killed then */
 	int64_t retry;	  /* time of the next attempt to send */
 	bool ending;	  /* replies are ignored from now on */

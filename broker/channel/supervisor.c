@@ -6,10 +6,8 @@
 #include "channel/private.h"
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "channel/worker_spawn.h"
 #include "protocol/wire.h"
-#include "record/types.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -45,8 +43,10 @@ static void channel_set_reason_from(struct channel *channel, int error)
 /* Starts the worker and opens a pidfd for it. Returns: 0; -errno. */
 static int channel_start_process(struct channel *channel)
 {
+	struct process_record *record = NULL;
+	_cleanup_close_ int pidfd = -1;
 	pid_t pid;
-	int pidfd, r;
+	int r = 0;
 
 	r = worker_spawn(&channel->config, channel->worker_socket, channel->worker_urgent,
 			 &pid);
@@ -56,19 +56,20 @@ static int channel_start_process(struct channel *channel)
 	if (r < 0)
 		return r;
 	pidfd = pidfd_open(pid, 0);
-	if (pidfd < 0) {
+	if (pidfd < 0)
 		r = -errno;
+	else if (channel->config.started)
+		r = channel->config.started(channel->config.userdata, pid, pidfd,
+					    &record);
+	if (r < 0) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		return r;
 	}
 	pthread_mutex_lock(&channel->lock);
 	channel->pid = pid;
-	channel->pidfd = pidfd;
-	if (channel->config.record) {
-		channel->config.record->pid = (uint32_t)pid;
-		channel->config.record->start = process_start(pid);
-	}
+	channel->pidfd = take_fd(&pidfd);
+	channel->record = record;
 	if (channel->kill)
 		channel_signal_locked(channel);
 	pthread_mutex_unlock(&channel->lock);

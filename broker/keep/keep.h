@@ -28,6 +28,7 @@ enum keep_kind {
 
 	/* In the answer of a keeper that has room for a few more descriptors only. */
 	KEEP_FULL,
+	KEEP_PROCESS, /* of a worker */
 };
 
 struct keep_key {

@@ -13,6 +13,7 @@ static const enum keep_kind kinds[] = {
 	[RECORD_IMAGE] = KEEP_IMAGE,
 	[RECORD_LIFETIME] = KEEP_LIFETIME,
 	[RECORD_TENSORS] = KEEP_TENSORS,
+	[RECORD_PROCESS] = KEEP_PROCESS,
 };
 
 struct keep_key kept_key(const struct memory *memory, enum record_type type,

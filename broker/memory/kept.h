@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors with a record: blocks, images, lifetimes and texts of `tensors`. The keeper
- * has a copy of the descriptor before the record is saved.
+ * Descriptors with a record: blocks, images, lifetimes, texts of `tensors` and worker
+ * processes. The keeper has a copy of the descriptor before the record is saved.
  */
 #pragma once
 

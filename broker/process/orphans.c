@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "process/orphans.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "base/def.h"
-#include "base/process.h"
+#include "memory/kept.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/order.h"
@@ -23,31 +22,20 @@ static struct reclaim_from place_at(uint32_t place)
 	return (struct reclaim_from){ .place = place };
 }
 
-int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
-	       const struct process_record *record)
+struct orphan *orphan_new(struct broker *broker, uint32_t index,
+			  const struct process_record *record, int pidfd)
 {
-	_cleanup_close_ int pidfd = -1;
-	pid_t pid = (pid_t)record->pid;
 	struct orphan *orphan;
 
-	*ret_orphan = NULL;
-	if (!record->start)
-		return 0;
-	pidfd = pidfd_open(pid, 0);
-	if (pidfd < 0)
-		return errno == EMFILE || errno == ENOMEM ? -errno : 0;
-	/* The number may be of another process by now. */
-	if (process_start(pid) != record->start || process_has_ended(pidfd))
-		return 0;
 	/* Linux does that, but a process may have changed its death signal. */
 	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
 	orphan = calloc(1, sizeof(*orphan));
 	if (!orphan)
-		return -ENOMEM;
+		return NULL;
 	*orphan = (struct orphan){
 		.broker = broker,
-		.pidfd = take_fd(&pidfd),
-		.pid = pid,
+		.pidfd = pidfd,
+		.pid = (pid_t)record->pid,
 		.uid = record->owner,
 		.busy = record->busy,
 		.last_id = broker->registry->next_id[ID_ALLOCATION],
@@ -57,8 +45,7 @@ int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index
 	DL_APPEND(broker->processes->orphans, orphan);
 	for (uint32_t place = 0; place < N_PLACES; place++)
 		reclaim_begin(broker->reclaim, place_at(place));
-	*ret_orphan = orphan;
-	return 0;
+	return orphan;
 }
 
 struct work *orphan_free(struct orphan *orphan)
@@ -68,7 +55,7 @@ struct work *orphan_free(struct orphan *orphan)
 	DL_DELETE(processes->orphans, orphan);
 	for (uint32_t place = 0; place < N_PLACES; place++)
 		reclaim_end(orphan->broker->reclaim, place_at(place));
-	records_drop(orphan->broker->registry->records, RECORD_PROCESS, orphan->record);
+	kept_drop(orphan->broker->memory, RECORD_PROCESS, orphan->record);
 	close(orphan->pidfd);
 	free(orphan);
 	return take_ptr(processes->parked_for_orphans);

@@ -35,11 +35,11 @@ struct orphan {
 };
 
 /*
- * Makes an orphan of the process of a record, for orphan_free(). Returns: 0, with NULL
- * when the process has ended; -ENOMEM, -EMFILE.
+ * Makes an orphan of the process of a record, for orphan_free(), and kills the process.
+ * Returns: it, with the pidfd as its own; NULL without memory.
  */
-int orphan_new(struct orphan **ret_orphan, struct broker *broker, uint32_t index,
-	       const struct process_record *record);
+struct orphan *orphan_new(struct broker *broker, uint32_t index,
+			  const struct process_record *record, int pidfd);
 
 /*
  * Forgets the orphan and its record: the process has ended, or nobody waits for it any

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/warning.h"
 #include "channel/channel.h"
+#include "memory/kept.h"
 #include "model/allocation.h"
 #include "model/journal.h"
 #include "model/owner.h"
@@ -159,6 +160,28 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 	checkpoint_run_ended(broker, worker, epoch);
 }
 
+/* For the next broker, which waits for the end of the process (orphans.h). */
+static int instance_started(void *userdata, pid_t pid, int pidfd,
+			    struct process_record **ret_record)
+{
+	struct instance *instance = userdata;
+	const struct worker *worker = instance->worker;
+	struct records *records = worker->broker->registry->records;
+	struct process_record record = {
+		.pid = (uint32_t)pid,
+		.owner = worker->owner ? worker->owner->uid : geteuid(),
+		.mover = !worker->owner,
+	};
+	int r = kept_add(worker->broker->memory, RECORD_PROCESS, pidfd,
+			 &instance->record);
+
+	if (!instance->record)
+		return r;
+	records_save(records, RECORD_PROCESS, instance->record, &record);
+	*ret_record = records_place(records, RECORD_PROCESS, instance->record);
+	return 0;
+}
+
 static void instance_ended(void *userdata, struct channel *channel, const char *reason)
 {
 	struct instance *instance = userdata;
@@ -192,25 +215,9 @@ struct instance *instance_free(struct instance *instance)
 	LL_DELETE(instance->worker->instances, instance);
 	pthread_mutex_unlock(&instance->worker->lock);
 	channel_free(instance->channel);
-	records_drop(instance->worker->broker->registry->records, RECORD_PROCESS,
-		     instance->record);
+	kept_drop(instance->worker->broker->memory, RECORD_PROCESS, instance->record);
 	free(instance);
 	return next;
-}
-
-/* Returns: 0, with a record that the channel writes, where records are kept; -ENOMEM. */
-static int instance_keep_record(struct instance *instance, struct channel_config *config)
-{
-	struct records *records = instance->worker->broker->registry->records;
-	struct process_record record = { .owner = config->uid, .mover = config->mover };
-
-	if (records_take(records, RECORD_PROCESS, &instance->record) < 0)
-		return -ENOMEM;
-	if (!instance->record)
-		return 0;
-	records_save(records, RECORD_PROCESS, instance->record, &record);
-	config->record = records_place(records, RECORD_PROCESS, instance->record);
-	return 0;
 }
 
 int worker_start(struct worker *worker)
@@ -227,6 +234,7 @@ int worker_start(struct worker *worker)
 		.idle_s = broker->processes->worker_idle_s,
 		.output_fd = -1,
 		.n_threads = ANSWERING_THREADS,
+		.started = instance_started,
 		.ended = instance_ended,
 	};
 	_cleanup_close_ int output = -1;
@@ -256,13 +264,10 @@ int worker_start(struct worker *worker)
 	instance->epoch = worker->epoch + 1;
 	instance->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
 	config.userdata = instance;
-	r = instance_keep_record(instance, &config);
 	/* instance_ended() needs worker->lock, so instance->channel is set before the
 	 * call. */
-	if (r == 0)
-		r = channel_new(&instance->channel, &config);
+	r = channel_new(&instance->channel, &config);
 	if (r < 0) {
-		records_drop(broker->registry->records, RECORD_PROCESS, instance->record);
 		free(instance);
 		return r;
 	}

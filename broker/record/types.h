@@ -334,13 +334,13 @@ struct output_record {
 };
 
 /*
- * A worker's process. The channel writes all but the head, the owner and the mover in
- * place. Of a broker that has died, a busy process may still write memory until it has
- * ended (process/orphans.h).
+ * A worker's process. The keeper has a pidfd of it; the channel writes `busy` in place. Of
+ * a broker that has died, a busy process may still write memory until it has ended
+ * (process/orphans.h).
  */
 struct process_record {
 	struct record_head head;
-	uint64_t start; /* base/process.h; 0: not started yet */
+	uint64_t reserved; /* by older programs: when the process began */
 	uint32_t pid;
 	uint32_t owner; /* uid */
 	uint32_t mover; /* 1: works for all users */

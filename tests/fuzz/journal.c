@@ -140,7 +140,7 @@ static void add_output(struct records *records, uint32_t i)
 static void add_process(struct records *records, uint32_t i)
 {
 	add(records, RECORD_PROCESS,
-	    &(struct process_record){ .start = 1, .pid = 2, .owner = i, .busy = i });
+	    &(struct process_record){ .pid = 2, .owner = i, .busy = i });
 }
 
 /* The default stream of an owner, and one with a failure. */

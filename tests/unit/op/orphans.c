@@ -9,10 +9,10 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/process.h"
 #include "memops/data.h"
 #include "model/registry.h"
 #include "op/op.h"
@@ -33,8 +33,7 @@ static void start(void)
 		pause();
 		_exit(0);
 	}
-	cr_assert(
-		eq(int, command_say(broker, "alloc", "x 4096 kind=host\ny 4096\n"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4096 kind=host\ny 4096\n"), 0));
 }
 
 static void stop(void)
@@ -50,7 +49,6 @@ static struct process_record of_child(void)
 {
 	return (struct process_record){
 		.pid = (uint32_t)child,
-		.start = process_start(child),
 		.owner = OWNER,
 		.busy = 1,
 	};
@@ -61,7 +59,8 @@ static struct orphan *orphan_of(struct process_record record)
 	struct orphan *orphan;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	cr_assert(eq(int, orphan_new(&orphan, broker, 0, &record), 0));
+	orphan = orphan_new(broker, 0, &record, pidfd_open(child, 0));
+	cr_assert(ne(ptr, orphan, NULL));
 	pthread_mutex_unlock(&broker->registry->lock);
 	return orphan;
 }
@@ -186,16 +185,4 @@ Test(orphans, an_allocation_waits_for_memory_that_may_come)
 	orphans_retry(broker);
 	pthread_join(thread, &error);
 	cr_expect(eq(long, (long)error, -ENOMEM));
-}
-
-Test(orphans, who_has_ended_is_none)
-{
-	struct process_record record = of_child();
-
-	record.start++; /* another process has the number */
-	cr_expect(eq(ptr, orphan_of(record), NULL));
-	record = of_child();
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-	cr_expect(eq(ptr, orphan_of(record), NULL));
 }
