@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <utlist.h>
 
+#include "model/order_private.h"
 #include "model/registry.h"
 #include "model/stream.h"
 
@@ -159,16 +160,6 @@ static void predecessor_remove(struct work *work, unsigned int i)
 	last->work->followers[last->back].back = i;
 }
 
-static void follower_remove(struct work *work, unsigned int i)
-{
-	const struct follower *last = &work->followers[--work->n_followers];
-
-	if (i == work->n_followers)
-		return;
-	work->followers[i] = *last;
-	last->work->predecessors[last->back].back = i;
-}
-
 /* Whether the GPU can keep the order of the two. */
 static bool work_chains(const struct work *work, const struct work *before)
 {
@@ -197,7 +188,7 @@ static uint64_t holder_of_both(uint64_t a, uint64_t b)
 	return a ? HOLDER_SEVERAL : b;
 }
 
-static int work_wait_for(struct work *work, struct work *before)
+int work_wait_for(struct work *work, struct work *before)
 {
 	bool chained;
 	int r;
@@ -255,7 +246,7 @@ static struct use *use_next_before(const struct use *use, const struct use *befo
 	return use_unless_read(use, before->next);
 }
 
-static bool use_waits_for(const struct use *use, const struct use *before)
+bool use_waits_for(const struct use *use, const struct use *before)
 {
 	const void *worker = use->work->takes_from;
 
@@ -325,7 +316,7 @@ bool order_all_before(const struct work *work, bool (*holds)(const struct work *
 	return true;
 }
 
-static void use_link(struct use *use)
+void use_link(struct use *use)
 {
 	if (use_is_plain_read(use))
 		DL_APPEND(use->allocation->uses, use);
@@ -341,8 +332,7 @@ static void use_unlist(struct use *use)
 	use->listed = false;
 }
 
-/* Notes by which use a use was dropped from the list; NULL: by one that stays. */
-static void use_note_dropped(struct use *use, struct use *by)
+void use_note_dropped(struct use *use, struct use *by)
 {
 	if (use->dropped_by)
 		DL_DELETE2(use->dropped_by->dropped, use, prev_dropped, next_dropped);
@@ -526,169 +516,4 @@ void order_done(struct work *work, struct work **ready)
 	free(work->followers);
 	work->followers = NULL;
 	work->n_followers = work->followers_capacity = 0;
-}
-
-/* ---- leaving ---- */
-
-/* The follower waits for the dropped use from now on, if the two conflict. */
-static int work_inherit(struct work *follower, struct use *dropped)
-{
-	for (unsigned int i = 0; i < follower->n_uses; i++) {
-		const struct use *use = &follower->uses[i];
-
-		if (use->allocation == dropped->allocation && use_waits_for(use, dropped))
-			return work_wait_for(follower, dropped->work);
-	}
-	return 0;
-}
-
-/* Followers of the work that don't follow the dropped use's work yet inherit the use. */
-static int work_inherit_all(const struct work *work, struct use *dropped)
-{
-	const struct work *before = dropped->work;
-	unsigned int n_followers = before->n_followers;
-	int r = 0;
-
-	for (unsigned int i = 0; i < n_followers; i++)
-		before->followers[i].work->follows = true;
-	for (unsigned int i = 0; r == 0 && i < work->n_followers; i++) {
-		if (!work->followers[i].work->follows)
-			r = work_inherit(work->followers[i].work, dropped);
-	}
-	for (unsigned int i = 0; i < n_followers; i++)
-		before->followers[i].work->follows = false;
-	return r;
-}
-
-#define PAIRS_MOST 100000
-
-/* What use_bequeath() and use_list_dropped() look at. */
-static uint64_t use_pairs(const struct use *use)
-{
-	const struct work *work = use->work;
-	const struct use *earlier;
-	uint64_t n = 0;
-
-	DL_FOREACH2(use->dropped, earlier, next_dropped)
-	n += 1 + work->n_followers + (work->n_followers ? earlier->work->n_followers : 0);
-	return n;
-}
-
-/*
- * Followers of the use's work wait for what the use dropped. Returns: 0; -EBUSY when that
- * takes more than so many pairs, -ENOMEM.
- */
-static int use_bequeath(struct use *use, uint64_t *pairs_left)
-{
-	const struct work *work = use->work;
-	uint64_t pairs = use_pairs(use);
-	struct use *earlier;
-	int r = 0;
-
-	if (pairs > *pairs_left)
-		return -EBUSY;
-	*pairs_left -= pairs;
-	DL_FOREACH2(use->dropped, earlier, next_dropped)
-	{
-		if (r < 0 || !work->n_followers)
-			break;
-		r = work_inherit_all(work, earlier);
-	}
-	return r;
-}
-
-/* Uses that the use dropped are listed again, or are dropped by what has dropped it. */
-static void use_list_dropped(struct use *use)
-{
-	while (use->dropped) {
-		struct use *earlier = use->dropped;
-
-		use_note_dropped(earlier, use->dropped_by);
-		if (use->listed)
-			use_link(earlier);
-	}
-}
-
-/* The work waits for nothing any more. */
-static void work_forget_predecessors(struct work *work)
-{
-	for (unsigned int i = 0; i < work->n_uses; i++)
-		use_list_dropped(&work->uses[i]);
-	while (work->n_predecessors > 0) {
-		const struct predecessor *last =
-			&work->predecessors[--work->n_predecessors];
-		const struct follower *follower = &last->work->followers[last->back];
-
-		work->n_before -= !follower->chained || !last->work->sent;
-		work->n_ahead -= follower->chained;
-		follower_remove(last->work, last->back);
-	}
-}
-
-static bool work_follows(const struct work *work, const struct work *before)
-{
-	for (unsigned int i = 0; i < before->n_followers; i++) {
-		if (before->followers[i].work == work)
-			return true;
-	}
-	return false;
-}
-
-/*
- * The next work on the stream waits for the one before; those between are detached, too.
- * Returns: 0; -ENOMEM.
- */
-static int work_bequeath_stream(struct work *work, struct detaching *all)
-{
-	struct work *before = work->stream_before, *after = work->stream_after;
-
-	while (before && before->detached)
-		before = before->stream_before;
-	/* From the newest on, each would go along all that were detached before. */
-	if (after && after == all->last)
-		after = all->after;
-	while (after && after->detached)
-		after = after->stream_after;
-	all->last = work;
-	all->after = after;
-	if (!before || !after || work_follows(after, before))
-		return 0;
-	return work_wait_for(after, before);
-}
-
-int order_detach(struct work *work, struct detaching *all)
-{
-	int r;
-
-	assert(work->may_leave && !work_has_begun(work));
-	/* Who waited for the work may wait for all that the work has waited for. */
-	for (unsigned int i = 0; i < work->n_followers; i++)
-		work->followers[i].work->waits_most = UINT_MAX;
-	for (unsigned int i = 0; i < work->n_uses; i++) {
-		r = use_bequeath(&work->uses[i], &all->pairs_left);
-		if (r < 0)
-			return r;
-	}
-	r = work_bequeath_stream(work, all);
-	if (r < 0)
-		return r;
-	work_forget_predecessors(work);
-	assert(work->n_before == 0 && work->n_ahead == 0);
-	work->detached = true;
-	return 0;
-}
-
-bool order_leave(struct work *work, struct work **ready)
-{
-	uint64_t pairs_left = PAIRS_MOST;
-
-	if (!work->may_leave || work->n_before == 0)
-		return false;
-	for (unsigned int i = 0; i < work->n_uses; i++) {
-		if (use_bequeath(&work->uses[i], &pairs_left) < 0)
-			return false;
-	}
-	work_forget_predecessors(work);
-	order_done(work, ready);
-	return true;
 }

@@ -35,7 +35,7 @@
  *
  * A work that syncs waits for nothing but the works of one writer of `data`.
  *
- * All under the registry's lock.
+ * All under the registry's lock. order_leave.c has order_leave() and order_detach().
  */
 #pragma once
 
