@@ -314,6 +314,13 @@ static void learn_slow(void *userdata, const struct fuse_buf *request)
 	groups_learn(&server->view.groups, request);
 }
 
+static bool view_lives(void *userdata)
+{
+	const struct server *server = userdata;
+
+	return transport_lives(server->transport);
+}
+
 static int start_view(struct server *server)
 {
 	int error;
@@ -337,7 +344,9 @@ static int start_view(struct server *server)
 				      on_request,
 				      (struct transport_slow){ is_slow, learn_slow },
 				      on_answering, on_ended, server);
-	if (error)
+	if (!error)
+		broker_watch_view(server->broker, view_lives, server);
+	else
 		log_complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
 	return error;
 }
@@ -358,6 +367,7 @@ static void stop_view(struct server *server)
 	broker_close_backings(server->broker, NULL);
 	mount_detach(&server->mount,
 		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));
+	broker_watch_view(server->broker, NULL, NULL);
 	server->transport = transport_free(server->transport);
 	broker_drain(server->broker);
 	view_deinit(&server->view);

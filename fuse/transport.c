@@ -99,6 +99,8 @@ struct transport {
 	unsigned int load;	     /* see LOAD_MAX */
 	uint64_t n_handled;	     /* requests begun with the turn in hand */
 	uint64_t n_seen;	     /* of them when the watchdog looked */
+	uint64_t n_read;	     /* requests, by all threads */
+	uint64_t n_lived;	     /* of them at the last transport_lives() */
 };
 
 static _Thread_local struct buffer *current;
@@ -271,6 +273,7 @@ static void turn_use(struct thread *thread, const struct fuse_buf *request)
 	reading_end_locked(thread);
 	thread->is_handling = true;
 	transport->n_handling++;
+	transport->n_read++;
 	if (load_note_locked(transport, thread, followed) || (followed && is_large))
 		crowd_begin_locked(transport);
 	if (transport->reader == thread) {
@@ -297,6 +300,19 @@ static bool look_after(void *userdata)
 	transport->n_seen = transport->n_handled;
 	pthread_mutex_unlock(&transport->lock);
 	return busy;
+}
+
+bool transport_lives(struct transport *transport)
+{
+	struct pollfd requests = { .fd = fuse_session_fd(transport->session),
+				   .events = POLLIN };
+	bool lives;
+
+	pthread_mutex_lock(&transport->lock);
+	lives = transport->paused || transport->n_read != transport->n_lived;
+	transport->n_lived = transport->n_read;
+	pthread_mutex_unlock(&transport->lock);
+	return lives || poll(&requests, 1, 0) <= 0;
 }
 
 /* ---- the threads ---- */

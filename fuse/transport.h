@@ -39,6 +39,12 @@ struct transport *transport_free(struct transport *transport);
 void transport_pause(struct transport *transport);
 void transport_go_on(struct transport *transport);
 
+/*
+ * Whether requests of the kernel are read since the last call, or none waits. While all
+ * threads handle requests that do not end, none is read.
+ */
+bool transport_lives(struct transport *transport);
+
 /* While paused: how many slow requests are in hand. */
 unsigned int transport_n_left(struct transport *transport);
 

@@ -307,6 +307,13 @@ void broker_go_on(struct broker *broker);
  */
 bool broker_try_again(struct broker *broker, uint64_t unique);
 
+/*
+ * From now on the keeper takes a broker whose view does not live for one that hangs.
+ * lives is called about once a second, under a lock of the broker. NULL: no longer.
+ */
+void broker_watch_view(struct broker *broker, bool (*lives)(void *userdata),
+		       void *userdata);
+
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);
 

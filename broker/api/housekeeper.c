@@ -3,10 +3,11 @@
 
 #include <errno.h>
 
+#include "api/broker.h"
 #include "api/owner_drop.h"
-#include "base/subordinates.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/subordinates.h"
 #include "keep/keep.h"
 #include "memops/no_memory.h"
 #include "memops/spare_blocks.h"
@@ -131,8 +132,22 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 	return !stop;
 }
 
+static bool housekeeper_sees_view(struct broker *broker)
+{
+	const struct processes *processes = broker->processes;
+	bool lives;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	lives = !processes->view_lives || processes->view_lives(processes->view);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return lives;
+}
+
+/* Without beats the keeper kills the broker in the end, and starts another. */
 static void housekeeper_beat(struct broker *broker)
 {
+	if (!housekeeper_sees_view(broker))
+		return;
 	kept_settle(broker->memory);
 	keep_say_beat(broker->memory->keep);
 }
@@ -163,6 +178,15 @@ static void *housekeeper_main(void *userdata)
 		}
 	} while (goes_on);
 	return NULL;
+}
+
+void broker_watch_view(struct broker *broker, bool (*lives)(void *userdata),
+		       void *userdata)
+{
+	pthread_mutex_lock(&broker->registry->lock);
+	broker->processes->view_lives = lives;
+	broker->processes->view = userdata;
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 void housekeeper_end(struct broker *broker)

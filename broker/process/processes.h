@@ -41,6 +41,8 @@ struct processes {
 	bool housekeeper_runs, housekeeper_stop;
 	bool housekeeper_wanted;  /* since its last round began; registry.lock */
 	bool mover_wanted;	  /* the mover died; registry.lock */
+	bool (*view_lives)(void *userdata); /* broker_watch_view(); registry.lock */
+	void *view;
 	int64_t mover_started_ms; /* for the housekeeper: at most one start a second */
 };
 

@@ -680,6 +680,41 @@ test_a_broker_that_hangs_is_followed()
 	end
 }
 
+# stop_the_reader PID: of the threads of a broker, stops the one that waits for requests.
+stop_the_reader()
+{
+	py "$1" <<-'EOF'
+		SEIZE, INTERRUPT = 0x4206, 0x4207
+		pid = int(sys.argv[1])
+		fuse = [int(fd) for fd in os.listdir(f"/proc/{pid}/fd") if os.readlink(f"/proc/{pid}/fd/{fd}") == "/dev/fuse"]
+		def reads(thread):
+		    call = open(f"/proc/{pid}/task/{thread}/syscall").read().split()
+		    return call[0] == "0" and int(call[1], 16) in fuse
+		threads = [int(t) for t in os.listdir(f"/proc/{pid}/task") if reads(t)]
+		assert len(threads) == 1, threads
+		assert libc.ptrace(SEIZE, threads[0], None, None) == 0
+		assert libc.ptrace(INTERRUPT, threads[0], None, None) == 0
+		print("stopped", flush=True)
+		while os.WIFSTOPPED(os.waitpid(threads[0], 0x40000000)[1]): # __WALL
+		    pass
+	EOF
+}
+
+test_a_broker_that_reads_no_request_is_followed()
+{
+	local broker
+	keep --hang-timeout 4
+	say alloc 'x 1M'
+	broker=$(broker_pid)
+	stop_the_reader "$broker" >"$T/reader" &
+	eventually "grep -q stopped '$T/reader'"
+	is "$(timeout 60 ls "$O/allocations")" x
+	[ "$broker" != "$(broker_pid)" ] || fail "broker $broker is still there"
+	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'
+	sed -i '/does nothing any more/d' "$T/own/stderr"
+	end
+}
+
 test_names_change_all_or_none()
 {
 	keep

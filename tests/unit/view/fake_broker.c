@@ -377,6 +377,14 @@ void broker_go_on(struct broker *broker)
 	(void)broker;
 }
 
+void broker_watch_view(struct broker *broker, bool (*lives)(void *userdata),
+		       void *userdata)
+{
+	(void)broker;
+	(void)lives;
+	(void)userdata;
+}
+
 void broker_shutdown(struct broker *broker)
 {
 	(void)broker;

@@ -296,6 +296,31 @@ Test(transport, without_memory_for_a_buffer_a_write_has_none_to_take)
 	kernel_end(&kernel);
 }
 
+Test(transport, threads_whose_requests_do_not_end_do_not_live)
+{
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+	uint64_t node;
+
+	sem_init(&enough, 0, 0);
+	kernel_begin(&kernel);
+	cr_assert(transport_lives(kernel.transport));
+	cr_assert(transport_lives(kernel.transport), "nothing is asked");
+	for (int i = 0; i < 5; i++)
+		send_request(&kernel, FUSE_GETATTR, TAKES_LONG, &getattr,
+			     sizeof(getattr));
+	while (threads_seen() < 4)
+		usleep(1000);
+	cr_assert(transport_lives(kernel.transport), "four were read");
+	cr_assert_not(transport_lives(kernel.transport), "and the fifth was not");
+	for (int i = 0; i < 5; i++)
+		sem_post(&enough);
+	for (int i = 0; i < 5; i++)
+		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
+	cr_assert(transport_lives(kernel.transport));
+	kernel_end(&kernel);
+}
+
 /* Several would be woken in turn, each on a processor that sleeps. */
 Test(transport, one_thread_serves_a_client_that_waits_for_each_answer)
 {
