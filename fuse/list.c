@@ -130,7 +130,7 @@ static void list_files(struct page *page, const struct node *directory, off_t of
 			continue;
 		tree_stat_object(page->view, &node, &object, &entry.attr);
 		entry.attr_timeout = tree_attributes_timeout(&node);
-		if (!node_has_control_inodes(&rows[i])) {
+		if (!tree_is_lockable(&node)) {
 			entry.ino = node_id(&node);
 			entry.entry_timeout = TREE_LISTED_S;
 		}

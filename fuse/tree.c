@@ -394,9 +394,7 @@ static bool refuse_link(fuse_req_t req, fuse_ino_t parent, const struct node *di
 	return change < 0 || change == NAME_CHANGE_LINK;
 }
 
-/* A file whose lock something may hold for long, or the folder of functions. Names of
- * these are never removed. Texts are only read. */
-static bool is_lockable(const struct node *node)
+bool tree_is_lockable(const struct node *node)
 {
 	const struct node_row *row = node->row;
 
@@ -414,8 +412,9 @@ static bool refuse_removal(fuse_req_t req, fuse_ino_t parent, const char *name,
 			   const struct node *node)
 {
 	const struct fuse_ctx *sender = fuse_req_ctx(req);
-	int change = is_lockable(node) && sender->uid ? system_call_change(sender->pid)
-						      : NAME_CHANGE_NONE;
+	int change = tree_is_lockable(node) && sender->uid
+			     ? system_call_change(sender->pid)
+			     : NAME_CHANGE_NONE;
 
 	if (change < 0)
 		reply_error(req, change);

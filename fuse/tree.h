@@ -20,20 +20,27 @@ void tree_stat_object(struct view *view, const struct node *node,
 /* Whether the object has the file. */
 bool tree_has_file(const struct node_row *row, const struct object_stat *object);
 
+/*
+ * Whether the node is a file whose lock something may hold for long, or the folder of
+ * functions; a text is only read. Names of these are never removed. Before each removal
+ * the kernel must ask for the name, which is refused then.
+ */
+bool tree_is_lockable(const struct node *node);
+
 /* From a listing to the question for the attributes of its files, in seconds. */
 #define TREE_LISTED_S 0.1
 
 /*
  * How long the kernel may use the attributes of a node, in seconds. 0 for those that
  * nobody could take back (a function has its module's, and a control file of an object
- * has an id that only the kernel knows), and for files whose times change with each write:
- * tar compares them.
+ * has an id that only the kernel knows), and for files whose times change with each
+ * write: tar compares them.
  */
 double tree_attributes_timeout(const struct node *node);
 
 /*
- * The mode or the owner of the node's object has changed: the kernel forgets what it knows
- * of the object's files. To be called before the change is answered.
+ * The mode or the owner of the node's object has changed: the kernel forgets what it
+ * knows of the object's files. To be called before the change is answered.
  */
 void tree_invalidate(struct view *view, const struct node *node);
 
