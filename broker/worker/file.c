@@ -47,6 +47,21 @@ static bool device_is_broker(dev_t device)
 	return found;
 }
 
+/*
+ * Whether the file is the broker's output, which this process has open: /proc/self/fd
+ * leads there past folders that are closed to the user.
+ */
+static bool is_own_output(const struct stat *stat)
+{
+	struct stat own;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fstat(fd, &own) == 0 && own.st_dev == stat->st_dev &&
+		    own.st_ino == stat->st_ino)
+			return true;
+	return false;
+}
+
 /* Returns: WIRE_FILE_DONE for a file that can be used, else how the opening ends. */
 static enum wire_file_end file_check(const struct stat *stat, int *ret_error)
 {
@@ -55,6 +70,9 @@ static enum wire_file_end file_check(const struct stat *stat, int *ret_error)
 		return WIRE_FILE_NOT_REGULAR;
 	if (device_is_broker(stat->st_dev))
 		return WIRE_FILE_IN_MOUNT;
+	*ret_error = EACCES;
+	if (is_own_output(stat))
+		return WIRE_FILE_NOT_OPENED;
 	*ret_error = 0;
 	return WIRE_FILE_DONE;
 }

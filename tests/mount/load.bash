@@ -503,6 +503,15 @@ test_files_are_opened_with_the_rights_of_the_caller()
 	is "$(stat -c %u "$T/theirs/f")" 1001
 }
 
+# Its process has them open, wherever they are.
+test_the_output_of_the_broker_is_no_file_to_load()
+{
+	echo 'x 4K' >control/alloc
+	for fd in 1 2; do
+		refused EACCES "can't open /proc/self/fd/$fd: Permission denied" "echo 'x path=/proc/self/fd/$fd' >control/load"
+	done
+}
+
 test_allocations_are_used_with_the_rights_of_the_caller()
 {
 	needs_root 'users'
