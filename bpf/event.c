@@ -63,6 +63,6 @@ size_t event_fields(const struct tracer *tracer, const struct record *record,
 
 const struct stack *event_stack(const struct tracer *tracer, const struct record *record)
 {
-	return symbols_stack(tracer->symbols, record->process, record->pid,
+	return symbols_stack(tracer->symbols, record->process, record->pid, record->uid,
 			     record->stack);
 }

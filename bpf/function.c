@@ -1,24 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 #include "function.h"
 
+#include "base/def.h"
 #include "call.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 #include <uthash.h>
 
-struct function_key {
-	__u64 process;
-	__u64 handle;
-};
+/* Programs make names up, which take memory of the tool as long as their process lives.
+ */
+#define NAMES_MAX 100000 /* of a user */
 
 struct function {
-	struct function_key key;
+	__u64 handle;
 	char *name;
 	UT_hash_handle hh;
 };
 
+struct named_user {
+	uid_t uid;
+	size_t n_names;
+	UT_hash_handle hh;
+};
+
+struct named_process {
+	__u64 id;
+	struct named_user *user;
+	struct function *by_handle;
+	UT_hash_handle hh;
+};
+
 struct functions {
-	struct function *by_key;
+	struct named_process *processes;
+	struct named_user *users;
 };
 
 struct functions *functions_new(void)
@@ -26,50 +42,121 @@ struct functions *functions_new(void)
 	return calloc(1, sizeof(struct functions));
 }
 
-static void function_remove(struct functions *functions, struct function *function)
+static struct named_process *process_find(const struct functions *functions, __u64 id)
 {
-	HASH_DEL(functions->by_key, function);
-	free(function->name);
-	free(function);
+	struct named_process *process;
+
+	HASH_FIND(hh, functions->processes, &id, sizeof id, process);
+	return process;
+}
+
+/* Returns: NULL when there is no memory. */
+static struct named_user *user_open(struct functions *functions, uid_t uid)
+{
+	struct named_user *user;
+
+	HASH_FIND(hh, functions->users, &uid, sizeof uid, user);
+	if (user)
+		return user;
+	user = calloc(1, sizeof *user);
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	HASH_ADD(hh, functions->users, uid, sizeof user->uid, user);
+	return user;
+}
+
+/* Returns: NULL when there is no memory. */
+static struct named_process *process_open(struct functions *functions, __u64 id,
+					  uid_t uid)
+{
+	struct named_process *process = process_find(functions, id);
+	struct named_user *user = process ? process->user : user_open(functions, uid);
+
+	if (process || !user)
+		return process;
+	process = calloc(1, sizeof *process);
+	if (!process)
+		return NULL;
+	process->id = id;
+	process->user = user;
+	HASH_ADD(hh, functions->processes, id, sizeof process->id, process);
+	return process;
+}
+
+static void process_close(struct functions *functions, struct named_process *process)
+{
+	struct function *function, *next;
+
+	HASH_ITER (hh, process->by_handle, function, next) {
+		HASH_DEL(process->by_handle, function);
+		process->user->n_names--;
+		free(function->name);
+		free(function);
+	}
+	HASH_DEL(functions->processes, process);
+	free(process);
 }
 
 struct functions *functions_free(struct functions *functions)
 {
-	struct function *function, *next;
+	struct named_process *process, *next;
+	struct named_user *user, *next_user;
 
 	if (!functions)
 		return NULL;
-	HASH_ITER (hh, functions->by_key, function, next)
-		function_remove(functions, function);
+	HASH_ITER (hh, functions->processes, process, next)
+		process_close(functions, process);
+	HASH_ITER (hh, functions->users, user, next_user) {
+		HASH_DEL(functions->users, user);
+		free(user);
+	}
 	free(functions);
 	return NULL;
 }
 
-static struct function *find(const struct functions *functions, __u64 process,
-			     __u64 handle)
+static struct function *find(const struct named_process *process, __u64 handle)
 {
-	struct function_key key = { process, handle };
 	struct function *function;
 
-	HASH_FIND(hh, functions->by_key, &key, sizeof key, function);
+	HASH_FIND(hh, process->by_handle, &handle, sizeof handle, function);
 	return function;
 }
 
-static void set(struct functions *functions, __u64 process, __u64 handle,
+/* Returns: NULL when there is no memory, or the user has too many. */
+static struct function *add(struct named_process *process, __u64 handle)
+{
+	struct function *function;
+
+	if (process->user->n_names >= NAMES_MAX)
+		return NULL;
+	function = calloc(1, sizeof *function);
+	if (!function)
+		return NULL;
+	function->handle = handle;
+	HASH_ADD(hh, process->by_handle, handle, sizeof function->handle, function);
+	if (++process->user->n_names == NAMES_MAX)
+		fprintf(stderr,
+			"gpumem-trace: %d functions of user %u have names: no more do\n",
+			NAMES_MAX, process->user->uid);
+	return function;
+}
+
+static void set(struct functions *functions, const struct record *record,
 		const char *name)
 {
-	struct function *function = find(functions, process, handle);
-	_cleanup_free_ char *copy = strdup(name);
+	struct named_process *process =
+		process_open(functions, record->process, record->uid);
+	_cleanup_free_ char *copy = process ? strdup(name) : NULL;
+	struct function *function;
 
 	if (!copy)
 		return;
-	if (!function) {
-		function = calloc(1, sizeof *function);
-		if (!function)
-			return;
-		function->key = (struct function_key){ process, handle };
-		HASH_ADD(hh, functions->by_key, key, sizeof function->key, function);
-	}
+	function = find(process, record->out[0]);
+	if (!function)
+		function = add(process, record->out[0]);
+	if (!function)
+		return;
 	free(function->name);
 	function->name = take_ptr(copy);
 }
@@ -81,30 +168,30 @@ void functions_learn(struct functions *functions, const struct record *record)
 	if (record->call == CALL_cuModuleGetFunction ||
 	    record->call == CALL_cuLibraryGetKernel) {
 		if (record->type == RECORD_TEXT)
-			set(functions, record->process, record->out[0],
+			set(functions, record,
 			    ((const struct record_text *)record)->text);
 	} else if (record->call == CALL_cuKernelGetFunction) {
 		const char *name =
 			function_name(functions, record->process, record->args[1]);
 
 		if (name)
-			set(functions, record->process, record->out[0], name);
+			set(functions, record, name);
 	}
 }
 
 const char *function_name(const struct functions *functions, __u64 process, __u64 handle)
 {
-	const struct function *function =
-		functions ? find(functions, process, handle) : NULL;
+	const struct named_process *named =
+		functions ? process_find(functions, process) : NULL;
+	const struct function *function = named ? find(named, handle) : NULL;
 
 	return function ? function->name : NULL;
 }
 
 void functions_forget(struct functions *functions, __u64 process)
 {
-	struct function *function, *next;
+	struct named_process *named = process_find(functions, process);
 
-	HASH_ITER (hh, functions->by_key, function, next)
-		if (function->key.process == process)
-			function_remove(functions, function);
+	if (named)
+		process_close(functions, named);
 }

@@ -4,7 +4,8 @@
  * as the process likes. Names are a symboliser's answer (symboliser.h). There are a few
  * symbolisers, each for a process; the one not asked for longest makes room for another.
  * A process whose symboliser crashes or is late has bare addresses from then on, and so
- * have all processes of a user to whom this happens often.
+ * have all processes of a user to whom this happens often. The look-ups of a user, in
+ * time or late, take a part of the tool's time at most: it reads no events meanwhile.
  *
  * A function without frame pointers leaves any value in the register, and the walk goes
  * on from there. So an address outside all mappings with code ends the stack.
@@ -25,9 +26,12 @@
 
 #define SYMBOLISERS_MAX 16
 #define STACK_WAIT_NS	UINT64_C(2000000000)
-#define READING_NS	UINT64_C(50000000) /* of a process's mappings at once */
-#define READING_SHARE	20		   /* afterwards this part of the time */
-#define FAILURES_MAX	3		   /* of a user's processes */
+#define READING_NS	UINT64_C(50000000)   /* of a process's mappings at once */
+#define READING_SHARE	20		     /* afterwards this part of the time */
+#define FAILURES_MAX	3		     /* of a user's processes */
+#define USER_NS		UINT64_C(5000000000) /* of a user's look-ups at once */
+#define USER_SHARE	10		     /* afterwards this part of the time */
+#define USER_STACKS	16384		     /* kept of a user */
 
 struct known_stack {
 	__s32 key;
@@ -46,7 +50,7 @@ struct range {
 struct known_process {
 	__u64 id;
 	__u32 pid;
-	uid_t uid;
+	struct known_user *user;
 	bool is_unnamed;    /* nothing more is looked up */
 	bool is_late;	    /* nor is code read */
 	struct range *code; /* executable mappings; empty if unknown */
@@ -59,6 +63,9 @@ struct known_process {
 struct known_user {
 	uid_t uid;
 	unsigned int failures;
+	uint64_t known_ns, spent_ns; /* since when; on look-ups */
+	bool is_told;		     /* that these have taken too long */
+	size_t n_stacks;
 	UT_hash_handle hh;
 };
 
@@ -72,7 +79,7 @@ struct place {
 struct symbols {
 	int fd;
 	struct known_process *processes;
-	struct known_user *users; /* whose look-ups have failed */
+	struct known_user *users;
 	struct place places[SYMBOLISERS_MAX];
 	uint64_t n_asked;
 	struct apart looker; /* looks into processes */
@@ -219,42 +226,52 @@ static struct place *place_open(struct symbols *symbols, struct known_process *p
 
 /* ---- users ---- */
 
-static struct known_user *user_find(const struct symbols *symbols, uid_t uid)
+/* Returns: NULL when there is no memory. */
+static struct known_user *user_open(struct symbols *symbols, uid_t uid)
 {
 	struct known_user *user;
 
 	HASH_FIND(hh, symbols->users, &uid, sizeof uid, user);
+	if (user)
+		return user;
+	user = calloc(1, sizeof *user);
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	user->known_ns = clock_ns(CLOCK_MONOTONIC);
+	HASH_ADD(hh, symbols->users, uid, sizeof user->uid, user);
 	return user;
 }
 
-static bool user_is_unnamed(const struct symbols *symbols, uid_t uid)
+/* Whether more may be looked up now. */
+static bool user_is_waited_for(struct known_user *user)
 {
-	const struct known_user *user = user_find(symbols, uid);
+	uint64_t time = clock_ns(CLOCK_MONOTONIC) - user->known_ns;
 
-	return user && user->failures >= FAILURES_MAX;
+	if (user->failures >= FAILURES_MAX)
+		return false;
+	if (user->spent_ns <= USER_NS + time / USER_SHARE)
+		return true;
+	if (!user->is_told)
+		fprintf(stderr,
+			"gpumem-trace: not all frames of user %u have names: the "
+			"look-ups take too long\n",
+			user->uid);
+	user->is_told = true;
+	return false;
 }
 
 /* A late answer keeps the tracer from reading events, so a user has a few. */
-static void user_failed(struct symbols *symbols, uid_t uid)
+static void user_failed(struct known_user *user)
 {
-	struct known_user *user = user_find(symbols, uid);
-
-	if (!user) {
-		user = calloc(1, sizeof *user);
-		if (!user)
-			return;
-		user->uid = uid;
-		HASH_ADD(hh, symbols->users, uid, sizeof user->uid, user);
-	}
 	if (++user->failures == FAILURES_MAX)
 		fprintf(stderr,
 			"gpumem-trace: no names any more for frames of user %u: %u "
 			"look-ups failed\n",
-			uid, user->failures);
+			user->uid, user->failures);
 }
 
-static void process_failed(struct symbols *symbols, struct known_process *process,
-			   int error)
+static void process_failed(struct known_process *process, int error)
 {
 	if (!process->is_unnamed)
 		fprintf(stderr,
@@ -262,7 +279,7 @@ static void process_failed(struct symbols *symbols, struct known_process *proces
 			"look-up %s\n",
 			process->pid, error == -ETIMEDOUT ? "took too long" : "failed");
 	process->is_unnamed = true;
-	user_failed(symbols, process->uid);
+	user_failed(process->user);
 }
 
 /* ---- processes ---- */
@@ -277,6 +294,7 @@ static void process_close(struct symbols *symbols, struct known_process *process
 	HASH_DEL(symbols->processes, process);
 	HASH_ITER (hh, process->stacks, stack, next) {
 		HASH_DEL(process->stacks, stack);
+		process->user->n_stacks--;
 		for (size_t i = 0; i < stack->stack.n; i++)
 			free(stack->stack.frames[i]);
 		free(stack->stack.frames);
@@ -355,7 +373,7 @@ static void code_read(struct symbols *symbols, struct known_process *process)
 	const struct look look = { .is_module = false };
 	char path[32];
 
-	if (process->is_late || user_is_unnamed(symbols, process->uid) ||
+	if (process->is_late || !user_is_waited_for(process->user) ||
 	    process->reading_ns >
 		    READING_NS + (begin - process->opened_ns) / READING_SHARE)
 		return;
@@ -368,7 +386,7 @@ static void code_read(struct symbols *symbols, struct known_process *process)
 		apart_end(&symbols->looker);
 	if (error == -ETIMEDOUT) {
 		process->is_late = true;
-		process_failed(symbols, process, error);
+		process_failed(process, error);
 	}
 	process->reading_ns += clock_ns(CLOCK_MONOTONIC) - begin;
 }
@@ -382,20 +400,25 @@ static struct range *code_find(const struct known_process *process, __u64 addres
 	return NULL;
 }
 
-static struct known_process *process_open(struct symbols *symbols, __u64 id, __u32 pid)
+static struct known_process *process_open(struct symbols *symbols, __u64 id, __u32 pid,
+					  uid_t uid)
 {
 	struct known_process *process;
+	struct known_user *user;
+	uid_t now;
 
 	HASH_FIND(hh, symbols->processes, &id, sizeof id, process);
 	if (process)
 		return process;
-	process = calloc(1, sizeof *process);
+	user = user_open(symbols, uid);
+	process = user ? calloc(1, sizeof *process) : NULL;
 	if (!process)
 		return NULL;
 	process->id = id;
 	process->pid = pid;
+	process->user = user;
 	process->opened_ns = clock_ns(CLOCK_MONOTONIC);
-	process->is_unnamed = !proc_uid((pid_t)pid, &process->uid);
+	process->is_unnamed = !proc_uid((pid_t)pid, &now); /* has ended */
 	code_read(symbols, process);
 	HASH_ADD(hh, symbols->processes, id, sizeof process->id, process);
 	return process;
@@ -448,7 +471,7 @@ static void frames_look_up(struct symbols *symbols, struct known_process *proces
 	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + STACK_WAIT_NS;
 	struct ask ask = { .n_frames = stack->n };
 
-	if (process->is_unnamed || user_is_unnamed(symbols, process->uid))
+	if (process->is_unnamed || !user_is_waited_for(process->user))
 		return;
 	struct place *place = place_open(symbols, process);
 	if (!place)
@@ -462,7 +485,7 @@ static void frames_look_up(struct symbols *symbols, struct known_process *proces
 	if (!error)
 		return;
 	place_clear(place);
-	process_failed(symbols, process, error);
+	process_failed(process, error);
 }
 
 /* Returns: the text, or NULL without memory. */
@@ -502,22 +525,27 @@ static void stack_fill(struct symbols *symbols, struct known_process *process, _
 			stack_cut(stack, i);
 }
 
-const struct stack *symbols_stack(struct symbols *symbols, __u64 id, __u32 pid, __s32 key)
+const struct stack *symbols_stack(struct symbols *symbols, __u64 id, __u32 pid, uid_t uid,
+				  __s32 key)
 {
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
 	struct known_process *process =
-		symbols && key >= 0 ? process_open(symbols, id, pid) : NULL;
+		symbols && key >= 0 ? process_open(symbols, id, pid, uid) : NULL;
 	struct known_stack *known;
 
 	if (!process)
 		return NULL;
 	HASH_FIND(hh, process->stacks, &key, sizeof key, known);
 	if (!known) {
-		known = calloc(1, sizeof *known);
+		known = process->user->n_stacks < USER_STACKS ? calloc(1, sizeof *known)
+							      : NULL;
 		if (!known)
 			return NULL;
 		known->key = key;
 		stack_fill(symbols, process, key, &known->stack);
 		HASH_ADD(hh, process->stacks, key, sizeof known->key, known);
+		process->user->n_stacks++;
+		process->user->spent_ns += clock_ns(CLOCK_MONOTONIC) - begin;
 	}
 	return known->stack.n ? &known->stack : NULL;
 }

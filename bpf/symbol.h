@@ -9,6 +9,7 @@
 #include "kernel/record.h"
 
 #include <stddef.h>
+#include <sys/types.h>
 
 struct symbols;
 
@@ -22,10 +23,11 @@ struct symbols *symbols_new(int stacks_fd);
 struct symbols *symbols_free(struct symbols *symbols);
 
 /*
- * Returns: the stack of a key in a process, or NULL. Good until symbols_close().
+ * Returns: the stack of a key in a process of a user, or NULL. Good until
+ * symbols_close().
  */
 const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
-				  __s32 key);
+				  uid_t uid, __s32 key);
 
 /* Forgets an ended process and the process's stacks. */
 void symbols_close(struct symbols *symbols, __u64 process);

@@ -140,9 +140,9 @@ static int compare_heaps(const void *a, const void *b)
 
 static void print_heap(const struct view *view, const struct heap *heap)
 {
-	const struct stack *stack =
-		symbols_stack(view->tracer->symbols, heap->oldest->key.process,
-			      view->process->pid, heap->oldest->entry.stack);
+	const struct stack *stack = symbols_stack(
+		view->tracer->symbols, heap->oldest->key.process, view->process->pid,
+		view->process->uid, heap->oldest->entry.stack);
 
 	printf("  %" PRIu64
 	       " bytes in %zu allocation%s, the oldest of %.3f s, %s, from %s\n",

@@ -513,6 +513,47 @@ test_a_user_whose_names_are_late_often_is_waited_for_no_more()
 	like "$(<"$T/err")" 'no names any more for frames of user 64302: 3 look-ups failed'
 }
 
+# lengthen FILE: .symtab has three million entries, all zeros.
+lengthen()
+{
+	python3 - "$1" <<-'EOF'
+		import os, struct, sys
+		with open(sys.argv[1], "r+b") as file:
+		    header = file.read(64)
+		    at, = struct.unpack_from("<Q", header, 0x28)
+		    length, n = struct.unpack_from("<HH", header, 0x3a)
+		    end = file.seek(0, os.SEEK_END)
+		    for i in range(n):
+		        file.seek(at + i * length)
+		        section = bytearray(file.read(length))
+		        if struct.unpack_from("<I", section, 4) == (2,):  # SHT_SYMTAB
+		            struct.pack_into("<QQ", section, 0x18, end, 24 * 3000000)
+		            struct.pack_into("<I", section, 0x2c, 1)
+		            file.seek(at + i * length)
+		            file.write(section)
+		    file.truncate(end + 24 * 3000000)
+	EOF
+}
+
+# Each look-up is in time.
+test_a_user_whose_names_take_long_is_waited_for_a_part_of_the_time()
+{
+	local i
+	split_caller other
+	lengthen "$T/other/caller.debug"
+	start --json -s -e mem,ctx
+	for i in {1..60}; do
+		! grep -q 'not all frames of user 64302' "$T/err" || break
+		caller_as 64302 "$T/other/caller" <<-EOF
+			cuInit 0
+		EOF
+		eventually "[ \"\$(grep -c '\"cuInit\"' '$T/out')\" = $i ]"
+	done
+	like "$(<"$T/err")" 'not all frames of user 64302 have names: the look-ups take too long'
+	others_have_names
+	stop
+}
+
 # swell FILE: .debug_str is 2 GiB of zeros, it says, and is compressed. The file has half a GiB
 # of them.
 swell()

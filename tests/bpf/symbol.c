@@ -31,7 +31,8 @@ static void write_stack(void *frame)
 
 static const char *read_stack(__u64 process)
 {
-	const struct stack *stack = symbols_stack(symbols, process, (__u32)getpid(), 0);
+	const struct stack *stack =
+		symbols_stack(symbols, process, (__u32)getpid(), getuid(), 0);
 
 	return stack ? stack->frames[0] : "none";
 }
