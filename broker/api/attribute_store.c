@@ -21,6 +21,7 @@
 #include "model/location.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "op/op.h"
 #include "model/save.h"
 #include "model/save_stream.h"
 #include "model/stream.h"
@@ -142,6 +143,7 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 			const struct caller *caller, const char *value,
 			struct refusal *refusal)
 {
+	struct op *ready = NULL;
 	int r;
 
 	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
@@ -153,9 +155,10 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 				   allocation_name(allocation).text);
 		return r;
 	}
-	r = seal_check(caller, allocation, refusal);
+	r = seal_prepare(broker, caller, allocation, &ready, refusal);
 	if (r == 0)
 		seal(broker, allocation, caller);
+	op_start_later(ready);
 	return r;
 }
 

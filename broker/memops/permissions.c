@@ -71,6 +71,7 @@ struct revision {
 	uint64_t number; /* in worker->revision of the workers looked at */
 	struct broker *broker;
 	struct allocation *allocation;
+	bool seals; /* the rights stay, but guests may not write any more */
 	struct rights before;
 	struct block *former_block; /* with a cell to give back; NULL: none */
 	uint32_t former_cell;
@@ -84,6 +85,9 @@ static bool guest_is_concerned(const struct revision *revision,
 	const struct rights before = revision->before;
 	const struct allocation *allocation = revision->allocation;
 
+	if (revision->seals)
+		return worker->owner->uid != 0 &&
+		       !worker_is_reader((struct worker *)worker, allocation->block);
 	return worker->owner->uid != 0 &&
 	       (worker->owner == before.owner || before.gid != allocation->gid ||
 		(before.mode ^ allocation->mode) & 066);
@@ -101,10 +105,10 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 	if (worker->owner == revision->allocation->owner ||
 	    !guest_is_concerned(revision, worker))
 		return 0;
-	if (withdrawal_is_queued(revision->allocation, worker))
+	if (!revision->seals && withdrawal_is_queued(revision->allocation, worker))
 		return 0;
 	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
-			      &revision->ready);
+			      revision->seals, &revision->ready);
 }
 
 /*
@@ -133,6 +137,20 @@ static int guests_revise(struct revision *revision)
 				revision,
 				container_of(use->work, struct op, work)->worker);
 	}
+	return r;
+}
+
+int guests_seal(struct broker *broker, struct allocation *allocation, struct op **ready)
+{
+	struct revision revision = {
+		.number = ++broker->processes->n_revisions,
+		.broker = broker,
+		.allocation = allocation,
+		.seals = true,
+	};
+	int r = allocation->block ? guests_revise(&revision) : 0;
+
+	op_push_all(ready, revision.ready);
 	return r;
 }
 
@@ -173,9 +191,9 @@ bool guest_may_write(const struct op *op, const struct use *use)
 
 bool guest_may_use(const struct op *op, const struct use *use)
 {
-	bool writes = use->write || use->guest_writes;
-
-	return use_may(op, op->owner, use, writes ? ACCESS_WRITE : ACCESS_READ);
+	if (use->guest_writes && !guest_may_write(op, use))
+		return false;
+	return use_may(op, op->owner, use, use->write ? ACCESS_WRITE : ACCESS_READ);
 }
 
 bool guest_may_ask(const struct op *op, const struct use *use)
@@ -315,7 +333,7 @@ static int owner_revise(struct revision *revision, struct owner *owner)
 		return 0;
 	if (!worker_is_guest(worker, block) && !checkpoint_lives(worker))
 		return 0;
-	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
+	return withdrawal_add(revision->broker, revision->allocation, worker, NULL, false,
 			      &revision->ready);
 }
 

@@ -6,6 +6,7 @@
 
 struct caller;
 struct allocation;
+struct broker;
 struct op;
 struct refusal;
 struct use;
@@ -16,6 +17,13 @@ struct use;
  */
 int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	      struct op **ready, struct refusal *refusal);
+
+/*
+ * Before a seal: takes the memory away from workers of guests that have it for writing.
+ * Later reads wait for that, for as long as other guests' kernels may run after a chmod.
+ * Returns: 0; -ENOMEM. Then call op_start(). Under registry.lock.
+ */
+int guests_seal(struct broker *broker, struct allocation *allocation, struct op **ready);
 
 /*
  * Whether an op's worker may have the memory mapped for writing: of sealed memory only

@@ -118,12 +118,13 @@ static void ask_kernel(const struct set *set)
 	}
 }
 
-static int check_seals(struct set *set, struct refusal *refusal)
+static int prepare_seals(struct set *set, struct op **ready, struct refusal *refusal)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < set->n; i++)
-		r = seal_check(set->caller, set->allocations[i], refusal);
+		r = seal_prepare(set->broker, set->caller, set->allocations[i], ready,
+				 refusal);
 	return r;
 }
 
@@ -229,7 +230,7 @@ int publish(struct broker *broker, const struct caller *caller,
 	if (r == 0)
 		r = find_replaced(&set, refusal);
 	if (r == 0)
-		r = check_seals(&set, refusal);
+		r = prepare_seals(&set, &ready, refusal);
 	if (r == 0)
 		set_publish(&set, &ready);
 	pthread_mutex_unlock(&broker->registry->lock);

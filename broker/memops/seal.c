@@ -13,6 +13,7 @@
 #include "memops/data.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
+#include "memops/permissions.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -107,14 +108,19 @@ static int check_known(const struct caller *caller, const struct allocation *all
 	return 0;
 }
 
-int seal_check(const struct caller *caller, const struct allocation *allocation,
-	       struct refusal *refusal)
+int seal_prepare(struct broker *broker, const struct caller *caller,
+		 struct allocation *allocation, struct op **ready,
+		 struct refusal *refusal)
 {
 	int r = check_known(caller, allocation, refusal);
 
-	if (r == 0 && !allocation->sealed && may_be_open_for_writing(allocation))
-		r = refuse_mappers(allocation, refusal);
-	return r;
+	if (r < 0 || allocation->sealed)
+		return r;
+	if (may_be_open_for_writing(allocation))
+		return refuse_mappers(allocation, refusal);
+	if (guests_seal(broker, allocation, ready) < 0)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	return 0;
 }
 
 void seal_note_lent(struct allocation *allocation, uid_t uid)

@@ -14,6 +14,7 @@
 struct allocation;
 struct broker;
 struct caller;
+struct op;
 struct refusal;
 struct token;
 
@@ -24,20 +25,23 @@ struct token;
 void seal_note_lent(struct allocation *allocation, uid_t uid);
 
 /*
- * Before seal_check(): asks the kernel, if need be, whether a program has the allocation
- * open for writing. The kernel takes 15 us, and much longer if users have put many locks
- * (fcntl(2)) on the file. No lock held. Returns: false when the check would refuse.
+ * Before seal_prepare(): asks the kernel, if need be, whether a program has the
+ * allocation open for writing. The kernel takes 15 us, and much longer if users have put
+ * many locks (fcntl(2)) on the file. No lock held. Returns: false when the check would
+ * refuse.
  */
 bool seal_ask(struct broker *broker, const struct caller *caller, const char *name);
 void seal_ask_of(struct broker *broker, const struct caller *caller, struct token token);
 
 /*
- * Refuses, too, what was opened for writing since the question. Under registry.lock.
- * Returns: 0; -EPERM, -EBUSY, -ESTALE.
+ * Refuses, too, what was opened for writing since the question; takes the memory away
+ * from guests who have it for writing. Under registry.lock; then call op_start().
+ * Returns: 0; -EPERM, -EBUSY, -ESTALE, -ENOMEM.
  */
-int seal_check(const struct caller *caller, const struct allocation *allocation,
-	       struct refusal *refusal);
+int seal_prepare(struct broker *broker, const struct caller *caller,
+		 struct allocation *allocation, struct op **ready,
+		 struct refusal *refusal);
 
-/* Seals an allocation that passed the check; twice is once. Under registry.lock. */
+/* Seals an allocation that is prepared; twice is once. Under registry.lock. */
 void seal(struct broker *broker, struct allocation *allocation,
 	  const struct caller *caller);

@@ -107,7 +107,9 @@ static void guest_end(const struct op *op, const struct use *use, uint32_t epoch
 		kernel ? "kernel" : "a", kernel ? kernel->name(op) : op->class->what,
 		allocation_name(use->allocation).text,
 		(freed && op->shut_off ? 2 : 1) * op->broker->ops->give_back_ms / 1000.0,
-		freed ? "freed" : "shut off");
+		freed			  ? "freed"
+		: use->allocation->sealed ? "sealed"
+					  : "shut off");
 }
 
 /* The time limit has passed: the worker has not answered, or has no buffer left. */

@@ -125,7 +125,8 @@ bool withdrawal_is_queued(const struct allocation *allocation,
 }
 
 int withdrawal_add(struct broker *broker, struct allocation *allocation,
-		   struct worker *worker, const struct use *wanted, struct op **ready)
+		   struct worker *worker, const struct use *wanted, bool seals,
+		   struct op **ready)
 {
 	struct withdrawal *withdrawal;
 	struct op *op, *more = NULL;
@@ -143,9 +144,9 @@ int withdrawal_add(struct broker *broker, struct allocation *allocation,
 	withdrawal->barred_end = &withdrawal->barred;
 	op->finish = withdrawal_finish;
 	op->work.takes_from = worker;
-	work_use(&op->work, allocation, 0, allocation->size, false);
+	work_use(&op->work, allocation, 0, allocation->size, seals);
 	op->work.uses[0].places = true;
-	/* Not charged: there is at most one withdrawal for an allocation and a worker. */
+	/* Not charged: one for a worker is queued at most, and one more for a seal. */
 	r = op_add_unlimited(op, &more);
 	if (r < 0) {
 		op_free(op);
@@ -200,8 +201,9 @@ static bool uses_map_otherwise(const struct use *a, const struct use *b)
 }
 
 /*
- * Whether the op's worker has the memory for reading only and the op writes. A worker
- * without a mapping may be about to make a mapping for another op, which has begun.
+ * Whether the op's worker has the memory for reading only and the op writes, or for
+ * writing from before a seal and the op may not. A worker without a mapping may be about
+ * to make a mapping for another op, which has begun.
  */
 static bool guest_maps_otherwise(const struct op *op, const struct use *use)
 {
@@ -209,7 +211,9 @@ static bool guest_maps_otherwise(const struct op *op, const struct use *use)
 	const struct use *other;
 
 	if (worker_is_guest(op->worker, allocation->block))
-		return use->write && worker_is_reader(op->worker, allocation->block);
+		return worker_is_reader(op->worker, allocation->block)
+			       ? use->write
+			       : allocation->sealed && !use->guest_writes;
 	DL_FOREACH2(allocation->all_uses, other, next_of_all)
 	{
 		if (work_has_begun(other->work) && uses_map_otherwise(use, other) &&
@@ -233,7 +237,7 @@ int guest_map_anew(struct op *op, struct refusal *refusal)
 		use++;
 	if (use == end)
 		return 0;
-	r = withdrawal_add(op->broker, use->allocation, op->worker, use, &ready);
+	r = withdrawal_add(op->broker, use->allocation, op->worker, use, false, &ready);
 	op_start_later(ready);
 	return r < 0 ? refuse(refusal, ENOMEM, "no memory in the broker") : 0;
 }

@@ -8,9 +8,10 @@
  * queued before the withdrawal waits for the end of the withdrawal. The permissions of
  * the kernel are checked when the kernel begins.
  *
- * The rights of the worker's owner have changed (permissions.c), or the worker has the
- * memory for reading only and an op is about to write: when the worker mapped the memory,
- * the memory was sealed, or the caller was not in the group.
+ * The rights of the worker's owner have changed (permissions.c), or the memory is being
+ * sealed; or an op begins that needs another mapping than the worker has. The op may
+ * write and the mapping is for reading only: when it was made, the memory was sealed, or
+ * the caller was not in the group. Or the mapping is for writing, from before a seal.
  *
  * All under registry.lock.
  */
@@ -31,15 +32,17 @@ bool withdrawal_is_queued(const struct allocation *allocation,
 
 /*
  * wanted: by the first op behind the withdrawal, which needs another mapping; NULL: the
- * rights have changed. Returns: 0; -ENOMEM. Then call op_start().
+ * rights have changed, or the memory is being sealed. seals: later reads come when the
+ * worker has lost the memory, too. Returns: 0; -ENOMEM. Then call op_start().
  */
 int withdrawal_add(struct broker *broker, struct allocation *allocation,
-		   struct worker *worker, const struct use *wanted, struct op **ready);
+		   struct worker *worker, const struct use *wanted, bool seals,
+		   struct op **ready);
 
 /*
- * Takes memory away from the op's worker which is mapped there for reading only and which
- * the op is about to write: guest_is_barred() is true then. Returns: 0; -ENOMEM with a
- * refusal. Under registry.lock, from begin(), with the writable uses marked.
+ * Takes memory away from the op's worker which is mapped there otherwise than the op
+ * needs it: guest_is_barred() is true then. Returns: 0; -ENOMEM with a refusal. Under
+ * registry.lock, from begin(), with the writable uses marked.
  */
 int guest_map_anew(struct op *op, struct refusal *refusal);
 

@@ -614,6 +614,44 @@ test_work_queued_before_a_seal_writes_what_the_worker_has_for_reading()
 	is "$(by $bob run 'head -n 1 allocations/d/data')" precious
 }
 
+# Bob's worker has x for writing, and `in:` is a word of his.
+test_who_had_it_for_writing_has_sealed_memory_for_reading()
+{
+	local kind
+	needs_root 'several users'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	for kind in device host; do
+		by $alice run "echo 'x 64 kind=$kind mode=666' >control/alloc; echo 'x i32:3' >control/fill"
+		by $bob run 'echo "order add grid=1 block=1 in:mine i32:5 x" >control/launch'
+		is "$kind: $(words_of allocations/x/data)" "$kind: 5 3"
+		by $alice run 'echo 1 >allocations/x/sealed'
+		by $bob refused EFAULT 'order/add' 'echo "order add grid=1 block=1 in:mine i32:7 in:x" >control/launch'
+		is "$kind: $(words_of allocations/x/data)" "$kind: 5 3"
+		by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+		is "$kind: $(words_of allocations/mine/data)" "$kind: 6 0"
+		by $alice run 'rmdir allocations/x'
+		by $bob run 'echo "mine u8:0" >control/fill'
+	done
+}
+
+test_a_read_of_what_is_sealed_waits_for_kernels_of_guests_that_may_still_write()
+{
+	local withdrawn
+	patient
+	for withdrawn in 'chmod 600 allocations/pub' :; do
+		by $alice run 'echo "pub 64 mode=666" >control/alloc; echo shown >allocations/pub/data'
+		used_endlessly_by $bob in:pub+32
+		by $alice run "$withdrawn; echo 1 >allocations/pub/sealed"
+		is "$(by $alice run 'timeout 30 head -c 5 allocations/pub/data')" shown
+		is "$(<allocations/pub/used_by)" none
+		like "$(by $bob run 'tail -n 1 errors')" 'ETIMEDOUT the worker of uid 1002 was ended: kernel faults/endless still used allocation pub 1 s after that was (shut off|sealed)'
+		by $alice run 'rmdir allocations/pub'
+	done
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # read_without_group KIND: bob's worker maps x for reading, since a process of bob's without
 # the group runs a kernel. Only processes with the group may write x.
 read_without_group()
