@@ -14,7 +14,9 @@
  * go when the holder dies. Directory and files can be opened by their user and by root
  * only, except that all users may read the sums. So no user can take the lock of another,
  * and no process waits for another user's: a process of root tries the lock and goes on
- * without.
+ * without. The kernel's own locks of the directory and the files are different: a user
+ *can hold up whoever needs one. So no call of the driver does anything with another
+ *user's account but read the sums (account_look()); others.h has the rest.
  *
  * Memory, and a book of managed pages, is there while somebody holds the file: has it
  * open for writing, or has a mapping made of such a description. The kernel counts these,
@@ -30,8 +32,8 @@
  * are for the owner of a file and for CAP_LEASE: to a root without it, all files of other
  * users have holders.
  *
- * The machine's directory is everybody's, and anybody may have laid out anything there: N
- * is the first number whose directory belongs to the user of that name.
+ * The machine's directory is everybody's, and anybody may have laid out anything there:
+ *an account is a directory that belongs to the user of that name, whatever N is.
  */
 #include "account.h"
 
@@ -459,9 +461,9 @@ void account_scan(struct account *account)
 }
 
 /*
- * Opens a file to read, found without the directory's lock. The kernel can take any
- * other lookup for the user who holds up that lock. The lookup fails where the user has
- * removed the file, and, for a moment, during a rename anywhere: hence the tries.
+ * Opens a file to read. The lookup takes no lock: one that may wait for the directory's
+ * waits for as long as the directory's user likes. Such a lookup fails where the user has
+ * removed the file, and sometimes during a rename anywhere: hence the tries.
  */
 static int file_open_cached(int dir_fd, const char *name)
 {

@@ -20,7 +20,6 @@ struct sums {
 #define RECOUNT_COUNTING "counting"
 
 struct account {
-	struct account *next;
 	int fd;		  /* the directory; locked: flock(LOCK_EX) of this description */
 	int sums_fd;	  /* -1: not open */
 	struct sums sums; /* contents of the file `sums`, while the account is locked */
@@ -44,8 +43,8 @@ bool account_parse(const char *name, uid_t *ret_uid);
 
 /*
  * The accounts of a machine, one after the other: directories that belong to the user in
- * the name. Of each user ACCOUNTS_OF_A_USER are found and no more, so nobody can make
- * others look at any number of accounts. An empty directory costs its maker nothing.
+ * the name. Of each user ACCOUNTS_OF_A_USER are found and no more, so no user can make
+ * others look at any number of accounts.
  */
 #define ACCOUNTS_OF_A_USER 16
 

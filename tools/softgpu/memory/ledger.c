@@ -21,9 +21,10 @@
  * the own account first and then looks at the sums of all: so the limit holds, and of two
  * users who ask for the last bytes at the same moment both may be refused. Root's
  * processes, and no others, count and evict in the accounts of other users, where the
- * lock is free at that moment, for requests of their own. Other processes ask them to
- * count what root has (recount.h). In all other cases the sums of an account are
- * believed: a user can claim a device's memory by a lie as well as by an allocation.
+ * lock is free at that moment, for requests of their own, and by a thread that they wait
+ * for a second at most (others.h). Other processes ask them to count what root has
+ * (recount.h). In all other cases the sums of an account are believed: a user can claim a
+ * device's memory by a lie as well as by an allocation.
  *
  * /dev/shm is everybody's. So a machine is joined only where root or this user made the
  * directory, symbolic links are not followed, and only plain files with a single name are
@@ -33,8 +34,8 @@
  * A machine is there while a process uses the machine or holds its memory. A process that
  * exits takes along memory that nobody else can hold; the last process of a user takes
  * the account, and the last of all the machine. Remains of a killed process are cleared
- * away by the next process of the same user, or of root, that joins any machine; but in a
- * machine that processes of root use, by these.
+ * away by the next process of the same user, or of root, that starts, in all machines but
+ * those that processes of root use (remains.h). In these, root's counts take the memory.
  */
 #include "ledger.h"
 
