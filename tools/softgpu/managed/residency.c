@@ -215,14 +215,18 @@ static int age_compare(const void *a, const void *b)
 	return (*first > *second) - (*first < *second);
 }
 
-bool residency_choose(struct residency_ages *ages, uint64_t bytes, uint32_t *ret_until)
+bool residency_choose(struct residency_ages *ages, uint64_t bytes,
+		      struct residency_until *ret)
 {
 	const uint64_t n = (bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE;
 
 	if (!options.concurrent || !n || !ages->n)
 		return false;
 	qsort(ages->moved, ages->n, sizeof(*ages->moved), age_compare);
-	*ret_until = ages->now + (uint32_t)ages->moved[MIN(n, ages->n) - 1];
+	*ret = (struct residency_until){
+		.now = ages->now,
+		.moved = ages->moved[MIN(n, ages->n) - 1],
+	};
 	return true;
 }
 
@@ -243,7 +247,7 @@ static bool page_evict(const struct book *book, size_t index, int device,
 	return true;
 }
 
-uint64_t residency_evict(int device, uint64_t bytes, uint32_t until,
+uint64_t residency_evict(int device, uint64_t bytes, struct residency_until until,
 			 struct account *account)
 {
 	struct book *books = books_open(account->fd, O_RDWR);
@@ -253,9 +257,8 @@ uint64_t residency_evict(int device, uint64_t bytes, uint32_t until,
 		for (size_t i = 0; i < book->n_pages && evicted < bytes; i++) {
 			const struct page *page = &book->pages[i];
 
-			/* The clock goes round. */
 			if (page->where & WHERE_DEVICE(device) &&
-			    (int32_t)(page->moved - until) <= 0 &&
+			    (int32_t)(page->moved - until.now) <= until.moved &&
 			    page_evict(book, i, device, &account->sums))
 				evicted += RESIDENCY_PAGE;
 		}

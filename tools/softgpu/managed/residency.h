@@ -61,10 +61,16 @@ void residency_count(int dir_fd, const char *name, struct sums *sums);
  * residency_evict() moves these, account by account.
  */
 struct residency_ages {
-	int32_t *moved; /* by the clock, milliseconds since now: negative in the past */
+	int32_t *moved; /* milliseconds since now: negative in the past */
 	size_t n;
 	size_t capacity;
-	uint32_t now; /* the clock goes round: times have an order only from a moment */
+	uint32_t now;
+};
+
+/* The clock goes round: its times have an order only as seen from one moment. */
+struct residency_until {
+	uint32_t now;
+	int32_t moved;
 };
 
 #define RESIDENCY_AGES_INIT     \
@@ -76,11 +82,12 @@ struct residency_ages {
 void residency_look(struct residency_ages *ages, int dir_fd, int device);
 
 /* Returns: false where nothing has to go or may go. */
-bool residency_choose(struct residency_ages *ages, uint64_t bytes, uint32_t *ret_until);
+bool residency_choose(struct residency_ages *ages, uint64_t bytes,
+		      struct residency_until *ret);
 
 /* Under the lock of the account. Returns: the bytes moved, at most so many pages' more.
  */
-uint64_t residency_evict(int device, uint64_t bytes, uint32_t until,
+uint64_t residency_evict(int device, uint64_t bytes, struct residency_until until,
 			 struct account *account);
 
 static inline void residency_ages_free(struct residency_ages *ages)

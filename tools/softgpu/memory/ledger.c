@@ -176,7 +176,7 @@ static struct sums all_sums(void)
 static void own_evict(int device, uint64_t bytes)
 {
 	struct residency_ages ages = RESIDENCY_AGES_INIT;
-	uint32_t until;
+	struct residency_until until;
 
 	residency_look(&ages, own.fd, device);
 	if (residency_choose(&ages, bytes, &until))

@@ -82,7 +82,7 @@ static void all_look(const struct task *task, struct residency_ages *ages)
 }
 
 static uint64_t other_evict(const struct task *task, const char *name, uint64_t bytes,
-			    uint32_t until)
+			    struct residency_until until)
 {
 	struct account account;
 	uint64_t evicted;
@@ -95,7 +95,8 @@ static uint64_t other_evict(const struct task *task, const char *name, uint64_t 
 	return evicted;
 }
 
-static void others_evict(const struct task *task, uint64_t bytes, uint32_t until)
+static void others_evict(const struct task *task, uint64_t bytes,
+			 struct residency_until until)
 {
 	struct accounts accounts;
 	const char *name;
@@ -111,7 +112,7 @@ static void correct(const struct task *task)
 {
 	const uint64_t used = others_used(task);
 	struct residency_ages ages = RESIDENCY_AGES_INIT;
-	uint32_t until;
+	struct residency_until until;
 
 	if (used <= options.memory)
 		return;
