@@ -110,10 +110,17 @@ static void directory_remove(void)
 
 TestSuite(stalled, .init = directory_make, .fini = directory_remove, .timeout = 60);
 
+/* A test that is skipped ends here, without its end. */
+static void skip(const char *why)
+{
+	directory_remove();
+	cr_skip_test("%s", why);
+}
+
 static void needs_root(void)
 {
 	if (geteuid() != 0)
-		cr_skip_test("only root can become another user");
+		skip("only root can become another user");
 }
 
 static void needs_stalls(void)
@@ -123,14 +130,14 @@ static void needs_stalls(void)
 	needs_root();
 	fd = faults_open();
 	if (fd < 0)
-		cr_skip_test("there is no userfaultfd(2)");
+		skip("there is no userfaultfd(2)");
 	close(fd);
 }
 
 static void needs_streams_in_children(void)
 {
 #ifdef __SANITIZE_THREAD__
-	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
+	skip("the thread sanitizer can't follow the streams of a forked process");
 #endif
 }
 
@@ -449,7 +456,7 @@ Test(stalled, of_one_user_sixteen_accounts_are_looked_at)
 	child_kill(&root);
 }
 
-/* Folders named like accounts of another user. */
+/* Folders with names of another user's accounts. */
 static void take_names(int socket)
 {
 	char name[32];
