@@ -33,21 +33,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-struct book;
-
-/* A page that could be evicted. */
-struct candidate {
-	struct book *book;
-	size_t index;
-	int32_t moved; /* milliseconds since now: negative in the past */
-};
-
-struct candidates {
-	struct candidate *array;
-	size_t n;
-	size_t capacity;
-};
-
 bool residency_is(const char *name)
 {
 	return !strncmp(name, RESIDENCY_PREFIX, strlen(RESIDENCY_PREFIX));
@@ -101,7 +86,6 @@ static void page_put(struct page *page, uint32_t where, struct sums *sums)
  * become shorter at any moment.
  */
 struct book {
-	struct account *account;
 	int fd;
 	struct page *pages;
 	size_t n_pages;
@@ -163,40 +147,23 @@ void residency_count(int dir_fd, const char *name, struct sums *sums)
 	book_close(book);
 }
 
-static bool candidates_add(struct candidates *all, const struct candidate *candidate)
-{
-	struct candidate *grown;
-
-	if (all->n == all->capacity) {
-		const size_t capacity = MAX((size_t)256, 2 * all->capacity);
-
-		grown = reallocarray(all->array, capacity, sizeof(*grown));
-		if (!grown)
-			return false;
-		all->array = grown;
-		all->capacity = capacity;
-	}
-	all->array[all->n++] = *candidate;
-	return true;
-}
-
-static struct book *books_open(struct account *account, struct book *books)
+static struct book *books_open(int dir_fd, int flags)
 {
 	size_t pages_left = pages_most();
+	struct book *books = NULL;
 	struct dirent *entry;
-	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
+	DIR *dir = fdopendir(openat(dir_fd, ".", O_RDONLY | O_CLOEXEC));
 
 	if (!dir)
-		return books;
+		return NULL;
 	while ((entry = readdir(dir))) {
-		struct book *book = residency_is(entry->d_name)
-					    ? book_open(account->fd, entry->d_name,
-							O_RDWR, &pages_left)
-					    : NULL;
+		struct book *book =
+			residency_is(entry->d_name)
+				? book_open(dir_fd, entry->d_name, flags, &pages_left)
+				: NULL;
 
 		if (!book)
 			continue;
-		book->account = account;
 		book->next = books;
 		books = book;
 	}
@@ -214,64 +181,90 @@ static void books_close(struct book *books)
 	}
 }
 
-/* The clock goes round: its numbers have an order only as seen from one moment. */
-static void candidates_find(struct candidates *all, struct book *books, int device)
+static void ages_add(struct residency_ages *ages, uint32_t moved)
 {
-	const uint32_t now = (uint32_t)clock_now();
+	if (ages->n == ages->capacity) {
+		const size_t capacity = MAX((size_t)256, 2 * ages->capacity);
+		int32_t *grown = reallocarray(ages->moved, capacity, sizeof(*grown));
 
-	for (; books; books = books->next)
-		for (size_t i = 0; i < books->n_pages; i++) {
-			const struct page *page = &books->pages[i];
-			const struct candidate candidate = {
-				books, i, (int32_t)(page->moved - now)
-			};
-
-			if (page->where & WHERE_DEVICE(device) &&
-			    !candidates_add(all, &candidate))
-				return;
-		}
+		if (!grown)
+			return;
+		ages->moved = grown;
+		ages->capacity = capacity;
+	}
+	ages->moved[ages->n++] = (int32_t)(moved - ages->now);
 }
 
-static int candidate_compare(const void *a, const void *b)
+void residency_look(struct residency_ages *ages, int dir_fd, int device)
 {
-	const struct candidate *first = a, *second = b;
+	struct book *books = books_open(dir_fd, O_RDONLY);
 
-	return (first->moved > second->moved) - (first->moved < second->moved);
+	if (!ages->n)
+		ages->now = (uint32_t)clock_now();
+	for (const struct book *book = books; book; book = book->next)
+		for (size_t i = 0; i < book->n_pages; i++)
+			if (book->pages[i].where & WHERE_DEVICE(device))
+				ages_add(ages, book->pages[i].moved);
+	books_close(books);
 }
 
-/* A page with other copies only loses this copy. */
-static void page_evict(const struct candidate *candidate, int device)
+static int age_compare(const void *a, const void *b)
 {
-	struct sums *sums = &candidate->book->account->sums;
-	struct page page = candidate->book->pages[candidate->index];
-	const off_t offset = (off_t)(candidate->index * sizeof(page));
+	const int32_t *first = a, *second = b;
+
+	return (*first > *second) - (*first < *second);
+}
+
+bool residency_choose(struct residency_ages *ages, uint64_t bytes,
+		      struct residency_until *ret)
+{
+	const uint64_t n = (bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE;
+
+	if (!options.concurrent || !n || !ages->n)
+		return false;
+	qsort(ages->moved, ages->n, sizeof(*ages->moved), age_compare);
+	*ret = (struct residency_until){
+		.now = ages->now,
+		.moved = ages->moved[MIN(n, ages->n) - 1],
+	};
+	return true;
+}
+
+/* A page with other copies only loses this copy. Returns: whether it has. */
+static bool page_evict(const struct book *book, size_t index, int device,
+		       struct sums *sums)
+{
+	struct page page = book->pages[index];
 
 	page.where &= ~WHERE_DEVICE(device);
 	if (!page.where)
 		page.where = WHERE_NODE(0);
 	page.moved = clock_tick(sums);
-	if (pwrite(candidate->book->fd, &page, sizeof(page), offset) == sizeof(page))
-		sums_take(&sums->used[device], RESIDENCY_PAGE);
+	if (pwrite(book->fd, &page, sizeof(page), (off_t)(index * sizeof(page))) !=
+	    sizeof(page))
+		return false;
+	sums_take(&sums->used[device], RESIDENCY_PAGE);
+	return true;
 }
 
-void residency_evict(int device, uint64_t bytes, struct account *accounts)
+uint64_t residency_evict(int device, uint64_t bytes, struct residency_until until,
+			 struct account *account)
 {
-	struct candidates all = { 0 };
-	struct book *books = NULL;
-	size_t n = (size_t)((bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE);
+	struct book *books = books_open(account->fd, O_RDWR);
+	uint64_t evicted = 0;
 
-	if (!options.concurrent)
-		return;
-	for (; accounts; accounts = accounts->next)
-		books = books_open(accounts, books);
-	candidates_find(&all, books, device);
-	if (all.n)
-		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
-	for (size_t i = 0; i < MIN(n, all.n); i++)
-		page_evict(&all.array[i], device);
-	space_changed();
-	free(all.array);
+	for (const struct book *book = books; book; book = book->next)
+		for (size_t i = 0; i < book->n_pages && evicted < bytes; i++) {
+			const struct page *page = &book->pages[i];
+
+			if (page->where & WHERE_DEVICE(device) &&
+			    (int32_t)(page->moved - until.now) <= until.moved &&
+			    page_evict(book, i, device, &account->sums))
+				evicted += RESIDENCY_PAGE;
+		}
 	books_close(books);
+	space_changed();
+	return evicted;
 }
 
 static int residency_create(struct residency *residency, struct account *account)

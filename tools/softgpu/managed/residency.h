@@ -48,10 +48,49 @@ uint32_t residency_where(const struct residency *residency, size_t page);
 bool residency_move(struct residency *residency, size_t page, uint32_t where);
 
 /*
- * For the ledger, under the lock of the account: whether a file is a residency; what the
- * file adds to the sums; and making room on a device for some bytes, by moving pages of
- * some accounts to the host, those that moved longest ago first, of all processes.
+ * For the ledger, under the lock of the account: whether a file is a residency; and what
+ * the file adds to the sums.
  */
 bool residency_is(const char *name);
 void residency_count(int dir_fd, const char *name, struct sums *sums);
-void residency_evict(int device, uint64_t bytes, struct account *accounts);
+
+/*
+ * Making room on a device, by moving pages to the host, those that moved longest ago
+ * first: residency_look() reads the pages of an account, of as many accounts as wanted,
+ * residency_choose() says until when the pages moved that have to go, and
+ * residency_evict() moves these, account by account.
+ */
+struct residency_ages {
+	int32_t *moved; /* milliseconds since now: negative in the past */
+	size_t n;
+	size_t capacity;
+	uint32_t now;
+};
+
+/* The clock goes round: its times have an order only as seen from one moment. */
+struct residency_until {
+	uint32_t now;
+	int32_t moved;
+};
+
+#define RESIDENCY_AGES_INIT     \
+	(struct residency_ages) \
+	{                       \
+		0               \
+	}
+
+void residency_look(struct residency_ages *ages, int dir_fd, int device);
+
+/* Returns: false where nothing has to go or may go. */
+bool residency_choose(struct residency_ages *ages, uint64_t bytes,
+		      struct residency_until *ret);
+
+/* Under the lock of the account. Returns: the bytes moved, at most so many pages' more.
+ */
+uint64_t residency_evict(int device, uint64_t bytes, struct residency_until until,
+			 struct account *account);
+
+static inline void residency_ages_free(struct residency_ages *ages)
+{
+	free(ages->moved);
+}

@@ -14,7 +14,9 @@
  * go when the holder dies. Directory and files can be opened by their user and by root
  * only, except that all users may read the sums. So no user can take the lock of another,
  * and no process waits for another user's: a process of root tries the lock and goes on
- * without.
+ * without. The kernel's own locks of the directory and the files are different: a user
+ *can hold up whoever needs one. So no call of the driver does anything with another
+ *user's account but read the sums (account_look()); others.h has the rest.
  *
  * Memory, and a book of managed pages, is there while somebody holds the file: has it
  * open for writing, or has a mapping made of such a description. The kernel counts these,
@@ -30,23 +32,32 @@
  * are for the owner of a file and for CAP_LEASE: to a root without it, all files of other
  * users have holders.
  *
- * The machine's directory is everybody's, and anybody may have laid out anything there: N
- * is the first number whose directory belongs to the user of that name.
+ * The machine's directory is everybody's, and anybody may have laid out anything there:
+ *an account is a directory that belongs to the user of that name, whatever N is.
  */
 #include "account.h"
 
+#include "base/clock.h"
 #include "softgpu/managed/residency.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #define SUMS_NAME   "sums"
 #define JOINED_NAME "joined"
+
+/* Of an account's name, tried before any number. */
+#define FIRST_NUMBERS 16
+
+/* Of a lookup that another process's rename may have disturbed. */
+#define CACHED_TRIES 8
 
 /* Sums that are too short, or were never written, are counted anew. */
 static void sums_read(struct account *account)
@@ -71,10 +82,10 @@ int account_create(const struct account *account, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-int account_file(int dir_fd, const char *name, int flags)
+/* Takes the descriptor, or the error of its open in errno. */
+static int file_check(int opened)
 {
-	_cleanup_close_ int fd =
-		openat(dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	_cleanup_close_ int fd = opened;
 	struct stat stat;
 
 	if (fd < 0 || fstat(fd, &stat) < 0)
@@ -82,6 +93,13 @@ int account_file(int dir_fd, const char *name, int flags)
 	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1)
 		return -EPERM;
 	return take_fd(&fd);
+}
+
+#define FILE_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+
+int account_file(int dir_fd, const char *name, int flags)
+{
+	return file_check(openat(dir_fd, name, flags | FILE_FLAGS, 0600));
 }
 
 bool account_parse_memory(const char *name, int *ret_device, uint64_t *ret_size)
@@ -107,8 +125,7 @@ bool account_parse(const char *name, uid_t *ret_uid)
 	return sscanf(name, "%10u-%10u%n", ret_uid, &n, &end) == 2 && !name[end];
 }
 
-/* A directory that belongs to the user in the name. */
-static int directory_open(int machine_fd, const char *name, int flags)
+int account_directory(int machine_fd, const char *name, int flags)
 {
 	_cleanup_close_ int fd =
 		openat(machine_fd, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -122,29 +139,134 @@ static int directory_open(int machine_fd, const char *name, int flags)
 	return take_fd(&fd);
 }
 
-/* The first account of this user, or a name that is free. */
-static bool own_find(int machine_fd, char *ret, size_t size)
+static bool directory_is_of(int machine_fd, const char *name, uid_t uid)
 {
 	struct stat stat;
 
-	for (unsigned int n = 0;; n++) {
-		snprintf(ret, size, "%u-%u", (unsigned int)geteuid(), n);
-		if (fstatat(machine_fd, ret, &stat, AT_SYMLINK_NOFOLLOW) < 0)
-			return false;
-		if (S_ISDIR(stat.st_mode) && stat.st_uid == geteuid())
-			return true;
+	return fstatat(machine_fd, name, &stat, AT_SYMLINK_NOFOLLOW) >= 0 &&
+	       S_ISDIR(stat.st_mode) && stat.st_uid == uid;
+}
+
+struct accounts_user {
+	uid_t uid;
+	unsigned int n;
+};
+
+void accounts_open(struct accounts *accounts, int machine_fd)
+{
+	*accounts = (struct accounts){
+		.dir = fdopendir(
+			openat(machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+	};
+}
+
+void accounts_close(struct accounts *accounts)
+{
+	if (accounts->dir)
+		closedir(accounts->dir);
+	free(accounts->users);
+}
+
+static struct accounts_user *user_find(struct accounts *accounts, uid_t uid)
+{
+	for (size_t i = 0; i < accounts->n_users; i++)
+		if (accounts->users[i].uid == uid)
+			return &accounts->users[i];
+	return NULL;
+}
+
+static void user_count(struct accounts *accounts, struct accounts_user *user, uid_t uid)
+{
+	struct accounts_user *grown;
+
+	if (user) {
+		user->n++;
+		return;
 	}
+	grown = reallocarray(accounts->users, accounts->n_users + 1, sizeof(*grown));
+	if (!grown)
+		return;
+	accounts->users = grown;
+	grown[accounts->n_users++] = (struct accounts_user){ .uid = uid, .n = 1 };
+}
+
+/*
+ * Names of a user that others have made do not count: or they could have the user's own
+ * account overlooked.
+ */
+const char *accounts_next(struct accounts *accounts, uid_t *ret_uid)
+{
+	struct dirent *entry;
+	uid_t uid;
+
+	while (accounts->dir && (entry = readdir(accounts->dir))) {
+		struct accounts_user *user;
+
+		if (!account_parse(entry->d_name, &uid))
+			continue;
+		user = user_find(accounts, uid);
+		if ((user && user->n == ACCOUNTS_OF_A_USER) ||
+		    !directory_is_of(dirfd(accounts->dir), entry->d_name, uid))
+			continue;
+		user_count(accounts, user, uid);
+		if (ret_uid)
+			*ret_uid = uid;
+		return entry->d_name;
+	}
+	return NULL;
+}
+
+/* An account of this user. */
+static bool own_find(int machine_fd, char *ret, size_t size)
+{
+	struct accounts accounts;
+	const char *name;
+	uid_t uid;
+
+	accounts_open(&accounts, machine_fd);
+	while ((name = accounts_next(&accounts, &uid)) && uid != geteuid())
+		continue;
+	if (name)
+		snprintf(ret, size, "%s", name);
+	accounts_close(&accounts);
+	return name;
+}
+
+/*
+ * The first number, so that two processes which begin at once make the same account, and
+ * one of them fails. Others may have taken the first numbers, but not all there are.
+ */
+static void own_name(int machine_fd, char *ret, size_t size)
+{
+	struct stat stat;
+
+	for (unsigned int n = 0; n <= FIRST_NUMBERS; n++) {
+		const unsigned int number =
+			n < FIRST_NUMBERS ? n : (unsigned int)clock_ns(CLOCK_MONOTONIC);
+
+		snprintf(ret, size, "%u-%u", (unsigned int)geteuid(), number);
+		if (fstatat(machine_fd, ret, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+			return;
+	}
+}
+
+static int own_make(int machine_fd, char *ret, size_t size)
+{
+	own_name(machine_fd, ret, size);
+	return mkdirat(machine_fd, ret, 0711) < 0 ? -errno : 0;
 }
 
 /* Leaves the account locked. Returns: 0, -EAGAIN for another try, or -errno. */
 static int own_open(int machine_fd, struct account *account)
 {
 	struct stat stat;
+	int r = 0;
 
-	if (!own_find(machine_fd, account->name, sizeof(account->name)) &&
-	    mkdirat(machine_fd, account->name, 0711) < 0)
-		return errno == EEXIST ? -EAGAIN : -errno;
-	account->fd = directory_open(machine_fd, account->name, O_RDONLY);
+	if (!own_find(machine_fd, account->name, sizeof(account->name)))
+		r = own_make(machine_fd, account->name, sizeof(account->name));
+	if (r < 0)
+		return r == -EEXIST ? -EAGAIN : r;
+	account->fd = account_directory(machine_fd, account->name, O_RDONLY);
 	if (account->fd < 0)
 		return account->fd == -ENOENT ? -EAGAIN : account->fd;
 	account_lock(account);
@@ -195,22 +317,13 @@ int account_join(int machine_fd, struct account *ret, int *ret_joined)
 	return machine_is_gone(machine_fd) ? -EAGAIN : r;
 }
 
-int account_of_root(int machine_fd, const char *name)
-{
-	uid_t uid;
-
-	if (!account_parse(name, &uid) || uid != 0)
-		return -ENOENT;
-	return directory_open(machine_fd, name, O_PATH);
-}
-
 int account_open_locked(int machine_fd, const char *name, int lock, struct account *ret)
 {
 	struct account account = ACCOUNT_NONE;
 	int r = -EINVAL;
 
 	snprintf(account.name, sizeof(account.name), "%s", name);
-	account.fd = directory_open(machine_fd, name, O_RDONLY);
+	account.fd = account_directory(machine_fd, name, O_RDONLY);
 	if (account.fd < 0)
 		return account.fd;
 	if (flock(account.fd, LOCK_EX | lock) < 0) {
@@ -347,10 +460,38 @@ void account_scan(struct account *account)
 	account_publish(account);
 }
 
+/*
+ * Opens a file to read. The lookup takes no lock: one that may wait for the directory's
+ * waits for as long as the directory's user likes. Such a lookup fails where the user has
+ * removed the file, and sometimes during a rename anywhere: hence the tries.
+ */
+static int file_open_cached(int dir_fd, const char *name)
+{
+	struct open_how how = {
+		.flags = O_RDONLY | FILE_FLAGS,
+		.resolve = RESOLVE_CACHED,
+	};
+	long fd = -1;
+
+	for (int tried = 0; tried < CACHED_TRIES; tried++) {
+		fd = syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
+		if (fd >= 0 || errno != EAGAIN)
+			break;
+	}
+	/*
+	 * Before Linux 5.12, or under a filter that does not know the call: an open that
+	 * a user can hold up is better than memory that nobody counts.
+	 */
+	if (fd < 0 && (errno == ENOSYS || errno == EINVAL || errno == EPERM))
+		return account_file(dir_fd, name, O_RDONLY);
+	return file_check((int)fd);
+}
+
+/* To read a file of a tmpfs takes no lock that its owner can hold. */
 bool account_look(int machine_fd, const char *name, struct sums *ret)
 {
-	_cleanup_close_ int fd = directory_open(machine_fd, name, O_PATH);
-	_cleanup_close_ int sums_fd = fd < 0 ? -1 : account_file(fd, SUMS_NAME, O_RDONLY);
+	_cleanup_close_ int fd = account_directory(machine_fd, name, O_PATH);
+	_cleanup_close_ int sums_fd = fd < 0 ? -1 : file_open_cached(fd, SUMS_NAME);
 
 	return sums_fd >= 0 && pread(sums_fd, ret, sizeof(*ret), 0) == sizeof(*ret);
 }
@@ -400,7 +541,7 @@ void account_clear(int machine_fd, const char *name)
 	_cleanup_close_ int joined = -1;
 
 	snprintf(account.name, sizeof(account.name), "%s", name);
-	account.fd = directory_open(machine_fd, name, O_RDONLY);
+	account.fd = account_directory(machine_fd, name, O_RDONLY);
 	if (account.fd < 0)
 		return;
 	if (flock(account.fd, LOCK_EX | LOCK_NB) >= 0) {
@@ -413,7 +554,7 @@ void account_clear(int machine_fd, const char *name)
 
 bool account_is_used(int machine_fd, const char *name)
 {
-	_cleanup_close_ int fd = directory_open(machine_fd, name, O_RDONLY);
+	_cleanup_close_ int fd = account_directory(machine_fd, name, O_RDONLY);
 	_cleanup_close_ int joined = -1;
 
 	if (fd < 0)

@@ -20,7 +20,6 @@ struct sums {
 #define RECOUNT_COUNTING "counting"
 
 struct account {
-	struct account *next;
 	int fd;		  /* the directory; locked: flock(LOCK_EX) of this description */
 	int sums_fd;	  /* -1: not open */
 	struct sums sums; /* contents of the file `sums`, while the account is locked */
@@ -41,6 +40,26 @@ bool account_parse_memory(const char *name, int *ret_device, uint64_t *ret_size)
 
 /* Whether a name in a machine's directory is one of an account. */
 bool account_parse(const char *name, uid_t *ret_uid);
+
+/*
+ * The accounts of a machine, one after the other: directories that belong to the user in
+ * the name. Of each user ACCOUNTS_OF_A_USER are found and no more, so no user can make
+ * others look at any number of accounts.
+ */
+#define ACCOUNTS_OF_A_USER 16
+
+struct accounts {
+	DIR *dir;
+	struct accounts_user *users; /* who has any, and how many were found */
+	size_t n_users;
+};
+
+/* A machine that can't be read has no accounts. */
+void accounts_open(struct accounts *accounts, int machine_fd);
+void accounts_close(struct accounts *accounts);
+
+/* Returns: the name, valid until the next call, or NULL at the end. ret_uid: or NULL. */
+const char *accounts_next(struct accounts *accounts, uid_t *ret_uid);
 
 /*
  * Finds or makes the account of this process's user and opens the account, locked. While
@@ -98,11 +117,18 @@ bool account_reap(struct account *account, const char *name);
  */
 int account_file(int dir_fd, const char *name, int flags);
 
-/* The totals of an account as told by the user. Returns: false where there are none. */
+/*
+ * The totals of an account as told by the user. The user can't make the caller wait.
+ * Returns: false where there are none.
+ */
 bool account_look(int machine_fd, const char *name, struct sums *ret);
 
-/* Opens an account of root, for its files. Returns: a descriptor, or -errno. */
-int account_of_root(int machine_fd, const char *name);
+/*
+ * Opens the directory of an account, which must belong to the user in the name.
+ *
+ * flags: O_RDONLY to list it; O_PATH for its files. Returns: the descriptor, or -errno.
+ */
+int account_directory(int machine_fd, const char *name, int flags);
 
 /* Whether a process uses the account, as far as this process may know. */
 bool account_is_used(int machine_fd, const char *name);

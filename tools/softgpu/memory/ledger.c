@@ -21,9 +21,10 @@
  * the own account first and then looks at the sums of all: so the limit holds, and of two
  * users who ask for the last bytes at the same moment both may be refused. Root's
  * processes, and no others, count and evict in the accounts of other users, where the
- * lock is free at that moment, for requests of their own. Other processes ask them to
- * count what root has (recount.h). In all other cases the sums of an account are
- * believed: a user can claim a device's memory by a lie as well as by an allocation.
+ * lock is free at that moment, for requests of their own, and by a thread that they wait
+ * for a second at most (others.h). Other processes ask them to count what root has
+ * (recount.h). In all other cases the sums of an account are believed: a user can claim a
+ * device's memory by a lie as well as by an allocation.
  *
  * /dev/shm is everybody's. So a machine is joined only where root or this user made the
  * directory, symbolic links are not followed, and only plain files with a single name are
@@ -33,12 +34,14 @@
  * A machine is there while a process uses the machine or holds its memory. A process that
  * exits takes along memory that nobody else can hold; the last process of a user takes
  * the account, and the last of all the machine. Remains of a killed process are cleared
- * away by the next process of the same user, or of root, that joins any machine; but in a
- * machine that processes of root use, by these.
+ * away by the next process of the same user, or of root, that starts, in all machines but
+ * those that processes of root use (remains.h). In these, root's counts take the memory.
  */
 #include "ledger.h"
 
+#include "others.h"
 #include "recount.h"
+#include "remains.h"
 #include "softgpu/managed/residency.h"
 
 #include <errno.h>
@@ -47,8 +50,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-
-#define PREFIX "gpumem-softgpu."
 
 /* A bit of the file's mode: another process may have a descriptor of the memory. */
 #define MODE_EXPORTED S_IXUSR
@@ -125,8 +126,8 @@ static int machine_join(void)
 {
 	int r;
 
-	snprintf(directory, sizeof(directory), "%s/" PREFIX "%s", options.directory,
-		 options.machine);
+	snprintf(directory, sizeof(directory), "%s/" REMAINS_PREFIX "%s",
+		 options.directory, options.machine);
 	do {
 		closep(&machine_fd);
 		r = machine_open();
@@ -153,74 +154,34 @@ void ledger_unlock(void)
 	account_unlock(&own);
 }
 
-static DIR *machine_list(void)
-{
-	return fdopendir(openat(machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-}
-
-/* The next account but this user's own. Returns: its name, or NULL at the end. */
-static const char *others_next(DIR *dir)
-{
-	struct dirent *entry;
-	uid_t uid;
-
-	while ((entry = readdir(dir)))
-		if (account_parse(entry->d_name, &uid) && strcmp(entry->d_name, own.name))
-			return entry->d_name;
-	return NULL;
-}
-
-/* For root only: locks the accounts whose lock is free. */
-static struct account *others_lock(void)
-{
-	struct account *others = NULL, *account;
-	const char *name;
-	DIR *dir = geteuid() == 0 ? machine_list() : NULL;
-
-	while (dir && (name = others_next(dir))) {
-		account = malloc(sizeof(*account));
-		if (!account ||
-		    account_open_locked(machine_fd, name, LOCK_NB, account) < 0) {
-			free(account);
-			continue;
-		}
-		account->next = others;
-		others = account;
-	}
-	if (dir)
-		closedir(dir);
-	return others;
-}
-
-static void others_unlock(struct account *others)
-{
-	while (others) {
-		struct account *next = others->next;
-
-		account_publish(others);
-		account_close(others);
-		free(others);
-		others = next;
-	}
-}
-
 /* The sums of all users. */
 static struct sums all_sums(void)
 {
 	struct sums all = own.sums, other;
-	DIR *dir = machine_list();
+	struct accounts accounts;
 	const char *name;
 
-	while (dir && (name = others_next(dir))) {
-		if (!account_look(machine_fd, name, &other))
+	accounts_open(&accounts, machine_fd);
+	while ((name = accounts_next(&accounts, NULL))) {
+		if (!strcmp(name, own.name) || !account_look(machine_fd, name, &other))
 			continue;
 		for (int i = 0; i < OPTIONS_MAX_DEVICES; i++)
 			sums_add(&all.used[i], other.used[i]);
 		sums_add(&all.managed, other.managed);
 	}
-	if (dir)
-		closedir(dir);
+	accounts_close(&accounts);
 	return all;
+}
+
+static void own_evict(int device, uint64_t bytes)
+{
+	struct residency_ages ages = RESIDENCY_AGES_INIT;
+	struct residency_until until;
+
+	residency_look(&ages, own.fd, device);
+	if (residency_choose(&ages, bytes, &until))
+		residency_evict(device, bytes, until, &own);
+	residency_ages_free(&ages);
 }
 
 /*
@@ -229,79 +190,19 @@ static struct sums all_sums(void)
  */
 static void sums_correct(int device, uint64_t bytes)
 {
-	struct account *others = others_lock();
 	uint64_t used;
 
-	if (geteuid() != 0)
+	account_scan(&own);
+	used = own.sums.used[device];
+	sums_add(&used, bytes);
+	if (geteuid() == 0)
+		others_correct(machine_fd, own.name, device, used);
+	else
 		recount_ask(machine_fd);
-	own.next = others;
-	for (struct account *account = &own; account; account = account->next)
-		account_scan(account);
 	used = all_sums().used[device];
 	sums_add(&used, bytes);
 	if (used > options.memory)
-		residency_evict(device, used - options.memory, &own);
-	others_unlock(others);
-	own.next = NULL;
-}
-
-/*
- * Whether processes of root use the machine. Their counts make the sums of all accounts
- * right, but only with the locks, and to clear an account takes the lock of it.
- */
-static bool machine_is_roots(DIR *dir, int fd)
-{
-	struct dirent *entry;
-	bool roots = false;
-	uid_t uid;
-
-	while (!roots && (entry = readdir(dir)))
-		roots = account_parse(entry->d_name, &uid) && uid == 0 &&
-			account_is_used(fd, entry->d_name);
-	rewinddir(dir);
-	return roots;
-}
-
-/*
- * Removes a machine, except accounts in use and memory with a holder. While root uses the
- * machine nothing is removed: the last process of root will.
- */
-static void machine_clear(int parent_fd, const char *name)
-{
-	_cleanup_close_ int fd =
-		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct dirent *entry;
-	struct stat stat;
-	DIR *dir;
-
-	if (fd < 0 || fstat(fd, &stat) < 0 ||
-	    (!user_is_trusted(stat.st_uid) && geteuid() != 0))
-		return;
-	dir = fdopendir(dup(fd));
-	if (!dir)
-		return;
-	if (machine_is_roots(dir, fd)) {
-		closedir(dir);
-		return;
-	}
-	while ((entry = readdir(dir)))
-		account_clear(fd, entry->d_name);
-	closedir(dir);
-	unlinkat(parent_fd, name, AT_REMOVEDIR);
-}
-
-static void machines_clear(void)
-{
-	struct dirent *entry;
-	DIR *dir = opendir(options.directory);
-
-	if (!dir)
-		return;
-	while ((entry = readdir(dir)))
-		if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
-		    strcmp(entry->d_name + strlen(PREFIX), options.machine) != 0)
-			machine_clear(dirfd(dir), entry->d_name);
-	closedir(dir);
+		own_evict(device, used - options.memory);
 }
 
 /* Whether nobody but this process can hold a file of the account. */
@@ -349,15 +250,33 @@ __attribute__((destructor)) static void ledger_leave(void)
 	if (flock(joined_fd, LOCK_EX | LOCK_NB) >= 0)
 		account_remove(machine_fd, &leaving);
 	account_close(&leaving);
-	machine_clear(AT_FDCWD, directory);
+	/*
+	 * Where all have left. What killed processes of other users have left stays: they
+	 * could hold up this end of a process of root (others.h).
+	 */
+	rmdir(directory);
+}
+
+/* Returns: 0, or -errno. */
+static int all_clear(void)
+{
+	int r = geteuid() == 0 ? others_start() : 0;
+
+	if (r < 0)
+		return r;
+	if (geteuid() == 0)
+		others_clear();
+	else
+		remains_clear();
+	return 0;
 }
 
 int ledger_open(void)
 {
-	int r;
+	int r = all_clear();
 
-	machines_clear();
-	r = machine_join();
+	if (r >= 0)
+		r = machine_join();
 	if (r < 0) {
 		closep(&machine_fd);
 		return r;
@@ -478,7 +397,15 @@ int ledger_import(int fd, struct memory *memory)
 
 int ledger_export(const struct memory *memory)
 {
-	if (fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0)
+	struct stat stat;
+
+	/*
+	 * Once only, and not the memory of other users: whoever has the descriptor can
+	 * hold up the call.
+	 */
+	if (fstat(memory->fd, &stat) < 0 ||
+	    (memory->is_own && !(stat.st_mode & MODE_EXPORTED) &&
+	     fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0))
 		return -errno;
 	return fcntl(memory->fd, F_DUPFD_CLOEXEC, 3);
 }

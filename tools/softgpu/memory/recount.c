@@ -2,11 +2,10 @@
 #include "recount.h"
 
 #include "base/clock.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -73,24 +72,6 @@ static void *serve(void *unused)
 	return unused;
 }
 
-/* The thread takes none of the program's signals. */
-static int thread_start(void)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&thread, &attr, serve, NULL);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 int recount_serve(int machine_fd, const struct account *own)
 {
 	_cleanup_close_ int ask = -1, counted = -1, counting = -1;
@@ -116,7 +97,7 @@ int recount_serve(int machine_fd, const struct account *own)
 	server.ask_fd = ask;
 	server.counted_fd = counted;
 	server.counting_fd = counting;
-	r = thread_start();
+	r = thread_start(serve);
 	if (r < 0) {
 		account_close(&server.own);
 		return r;
@@ -150,15 +131,17 @@ static void account_ask(int account_fd)
 
 void recount_ask(int machine_fd)
 {
-	DIR *dir = fdopendir(openat(machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	struct dirent *entry;
+	struct accounts accounts;
+	const char *name;
+	uid_t uid;
 
-	while (dir && (entry = readdir(dir))) {
-		_cleanup_close_ int fd = account_of_root(machine_fd, entry->d_name);
+	accounts_open(&accounts, machine_fd);
+	while ((name = accounts_next(&accounts, &uid))) {
+		_cleanup_close_ int fd =
+			uid == 0 ? account_directory(machine_fd, name, O_PATH) : -1;
 
 		if (fd >= 0)
 			account_ask(fd);
 	}
-	if (dir)
-		closedir(dir);
+	accounts_close(&accounts);
 }

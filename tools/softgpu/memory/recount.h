@@ -9,8 +9,8 @@
  * `counted` odd when it begins and even when it ends. Who counts has the lock of the file
  * `counting`, which only root can open.
  *
- * Only root's own memory is counted for others: what a user has laid out may be of any
- * length, and a file that the user writes at that moment would hold up the count.
+ * Only root's own memory is counted for others, by a thread that does nothing else: in
+ * other users' accounts, these could hold up the count (others.h).
  */
 #pragma once
 
