@@ -15,8 +15,8 @@
  * only, except that all users may read the sums. So no user can take the lock of another,
  * and no process waits for another user's: a process of root tries the lock and goes on
  * without. The kernel's own locks of the directory and the files are different: a user
- *can hold up whoever needs one. So no call of the driver does anything with another
- *user's account but read the sums (account_look()); others.h has the rest.
+ * can hold up whoever needs one. So no call of the driver does anything with another
+ * user's account but read the sums (account_look()); others.h has the rest.
  *
  * Memory, and a book of managed pages, is there while somebody holds the file: has it
  * open for writing, or has a mapping made of such a description. The kernel counts these,
@@ -33,7 +33,7 @@
  * users have holders.
  *
  * The machine's directory is everybody's, and anybody may have laid out anything there:
- *an account is a directory that belongs to the user of that name, whatever N is.
+ * an account is a directory that belongs to the user of that name, whatever N is.
  */
 #include "account.h"
 
