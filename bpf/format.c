@@ -49,11 +49,16 @@ static bool is_printable(uint32_t character)
 	static const struct {
 		uint32_t first, last;
 	} unprintable[] = {
-		{ 0x00, 0x1f },	    /* C0 */
-		{ 0x7f, 0x9f },	    /* DEL and C1 */
-		{ 0x200e, 0x200f }, /* directions of writing ... */
-		{ 0x2028, 0x202e }, /* ... and ends of lines */
-		{ 0x2066, 0x2069 },
+		{ 0x00, 0x1f },	      /* C0 */
+		{ 0x7f, 0x9f },	      /* DEL and C1 */
+		{ 0x61c, 0x61c },     /* directions of writing */
+		{ 0x200b, 0x200b },   /* no width; joiners have a use in words */
+		{ 0x200e, 0x200f },   /* directions of writing */
+		{ 0x2028, 0x202e },   /* ends of lines, and directions of writing */
+		{ 0x2060, 0x206f },   /* no width, and directions of writing */
+		{ 0xfeff, 0xfeff },   /* no width */
+		{ 0xfff9, 0xfffb },   /* marks of annotations */
+		{ 0xe0000, 0xe0fff }, /* tags, without a width */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(unprintable); i++)

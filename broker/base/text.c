@@ -149,10 +149,16 @@ static const struct {
 } unplain[] = {
 	{ 0, 0x1f }, /* control characters */
 	{ 0x7f, 0x9f },
-	{ 0x2028, 0x2029 }, /* separators of lines and paragraphs */
-	{ 0x202a, 0x202e }, /* other directions of writing */
-	{ 0x2066, 0x2069 },
-	{ 0xd800, 0xdfff }, /* halves of UTF-16 */
+	{ 0x61c, 0x61c },     /* directions of writing */
+	{ 0x200b, 0x200b },   /* no width; joiners have a use in words */
+	{ 0x200e, 0x200f },   /* directions of writing */
+	{ 0x2028, 0x2029 },   /* separators of lines and paragraphs */
+	{ 0x202a, 0x202e },   /* directions of writing */
+	{ 0x2060, 0x206f },   /* no width, and directions of writing */
+	{ 0xd800, 0xdfff },   /* halves of UTF-16 */
+	{ 0xfeff, 0xfeff },   /* no width */
+	{ 0xfff9, 0xfffb },   /* marks of annotations */
+	{ 0xe0000, 0xe0fff }, /* tags, without a width */
 	{ 0x110000, UINT32_MAX },
 };
 

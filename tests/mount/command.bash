@@ -369,6 +369,17 @@ test_names_reach_the_terminal_without_control_characters()
 	ends 1 '^gpumem: größe: No such file or directory$' put größe
 }
 
+test_lines_to_be_typed_have_no_control_characters()
+{
+	local line name=$'d\e]0;ow\'ned\a\u202e'
+	files
+	echo hello >"$name"
+	line=$(gpumem put -n "$name" d)
+	is "$line" "echo 'd 6' >$M/control/alloc && cp \$'d\\033]0;ow\\'ned\\007\\342\\200\\256' $M/allocations/d/data"
+	bash -ec "$line"
+	is "$(<"$M/allocations/d/data")" hello
+}
+
 # ---- put and get ----
 
 test_a_file_goes_there_and_back()

@@ -17,8 +17,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* In $'', which the shell undoes: raw, such a word would do something to a terminal. */
+static void shell_quote_bytes(struct text *text, const char *word)
+{
+	text_printf(text, "$'");
+	for (; *word; word++) {
+		unsigned char byte = (unsigned char)*word;
+
+		if (byte < ' ' || byte > '~')
+			text_printf(text, "\\%03o", byte);
+		else if (byte == '\'' || byte == '\\')
+			text_printf(text, "\\%c", byte);
+		else
+			text_add(text, word, 1);
+	}
+	text_add(text, "'", 1);
+}
+
 void shell_quote(struct text *text, const char *word)
 {
+	if (!string_is_plain(word)) {
+		shell_quote_bytes(text, word);
+		return;
+	}
 	if (*word &&
 	    !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
 			       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+-@%")]) {

@@ -140,6 +140,13 @@ Test(text, plain_is_utf_8_that_a_terminal_only_shows)
 		"\xe2\x80\xae",
 		"\xe2\x81\xa6",
 		"\xe2\x81\xa9",
+		"\xd8\x9c",
+		"\xe2\x80\x8e",
+		/* without a width */
+		"\xe2\x80\x8b",
+		"\xe2\x81\xa0",
+		"\xef\xbb\xbf",
+		"\xf3\xa0\x81\x81",
 	};
 
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
