@@ -137,12 +137,22 @@ n_kept()
 	kept | wc -l
 }
 
+# is_of_worker DESCRIPTOR: of the keeper. It is a pidfd of a worker, or of a process that has
+# ended. Workers come and go.
+is_of_worker()
+{
+	local pid
+	pid=$(awk '$1 == "Pid:" { print $2 }' "${1/fd/fdinfo}" 2>/dev/null)
+	[ "$pid" = -1 ] || [[ $pid && $(readlink "/proc/$pid/exe") == */gpumem-worker* ]]
+}
+
 # What they are of: memory has its name. Descriptors of the program are left out: they are the
 # keeper's reserve, which is closed while a broker starts.
 kept()
 {
+	local file of
 	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 -not -lname 'socket:*' -not -lname '*/gpumemd' \
-		-printf '%l\n' | sort
+		-printf '%p %l\n' | while read -r file of; do is_of_worker "$file" || echo "$of"; done | sort
 }
 
 # kept_again BEFORE: waits until the keeper has descriptors of the same as kept() said before.
