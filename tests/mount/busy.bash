@@ -1009,6 +1009,9 @@ test_a_removal_of_a_file_with_a_waiting_write_holds_no_folder()
 	eventually "grep -q answered '$T/mallory'" 5
 	by $bob timeout 5 ls allocations >/dev/null || fail "bob's ls waits"
 	is "$(<"$T/mallory")" $'EPERM\nEPERM\nEPERM\nEPERM\nanswered'
+	fails 'timeout -s KILL 5 rm -r allocations/hers 2>"$T/said"'
+	like "$(<"$T/said")" "cannot remove 'allocations/hers/data': Operation not permitted"
+	by $bob timeout 5 ls allocations/hers >/dev/null || fail "bob's ls of hers waits"
 	like "$(by $mallory run 'cat errors')" 'allocations/hers/data EPERM files belong to their object'
 	inject
 }
