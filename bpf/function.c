@@ -2,12 +2,12 @@
 #include "function.h"
 
 #include "base/def.h"
+#include "base/hash.h"
 #include "call.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
-#include <uthash.h>
 
 /* Programs make names up, which take memory of the tool as long as their process lives.
  */

@@ -6,13 +6,13 @@
  */
 #include "import.h"
 
+#include "base/hash.h"
 #include "call.h"
 #include "mount.h"
 #include "proc.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <uthash.h>
 
 struct import {
 	uint64_t address;

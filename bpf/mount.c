@@ -18,10 +18,14 @@
  * mounts (mount_reader.c), and an event waits a limited time for them. Only mounts of
  * root, of this process's user and of the user behind sudo are read, and a mount can only
  * name memory of a broker of the mount's user.
+ *
+ * There may be tens of thousands of names, by any user's doing. So they are sorted when
+ * they come, and an event finds those of its process without a walk along all.
  */
 #include "mount.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "command.h"
 #include "import.h"
 #include "mount_reader.h"
@@ -30,7 +34,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #define MOVER	      "gpumem-mover"
@@ -39,6 +42,7 @@
 #define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 ... */
 #define CREDIT_NS     UINT64_C(2000000000) /* ... and ahead of time by so much */
 #define GRANULARITY   (UINT64_C(2) << 20)  /* of mappings of device memory */
+#define LEASES_MAX    128 /* of a process, that are compared with its mappings */
 
 struct list {
 	struct mount_reader reader;
@@ -255,6 +259,45 @@ static void look_for_mounts(struct mounts *mounts)
 
 /* ---- reading ---- */
 
+/* By process, broker and owner, and then by address. */
+static int named_compare(const void *a, const void *b)
+{
+	const struct named *x = a, *y = b;
+
+	if (x->holder != y->holder)
+		return x->holder < y->holder ? -1 : 1;
+	if (x->broker != y->broker)
+		return x->broker < y->broker ? -1 : 1;
+	if (x->owner != y->owner)
+		return x->owner < y->owner ? -1 : 1;
+	return (x->address > y->address) - (x->address < y->address);
+}
+
+static void names_sort(struct text *names)
+{
+	if (names->length)
+		qsort(names->data, names->length / sizeof(struct named),
+		      sizeof(struct named), named_compare);
+}
+
+/* How many of the rows are not behind a key. */
+static size_t rows_up_to(const struct named *rows, size_t n, const struct named *key)
+{
+	size_t first = 0;
+
+	while (n > 0) {
+		size_t half = n / 2;
+
+		if (named_compare(&rows[first + half], key) <= 0) {
+			first += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return first;
+}
+
 static void list_take(struct list *list, uint64_t deadline)
 {
 	if (!list->reader.pid || !mount_reader_take(&list->reader, deadline))
@@ -262,6 +305,7 @@ static void list_take(struct list *list, uint64_t deadline)
 	struct text names = list->reader.text;
 	list->reader.text = list->names;
 	list->names = names;
+	names_sort(&list->names);
 	list->read_at = list->started;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	list->next = MAX(list->next, now) + READ_SHARE * (now - list->started);
@@ -311,23 +355,52 @@ static const struct named *list_rows(const struct list *list, uint64_t since,
 
 /* ---- names for workers ---- */
 
+/* Allocations of an owner do not overlap. */
+static const char *find_of_owner(const struct named *rows, size_t n, pid_t broker,
+				 uid_t owner, uint64_t address)
+{
+	const struct named key = { .broker = broker, .owner = owner, .address = address };
+	const size_t i = rows_up_to(rows, n, &key);
+	const struct named *row = i ? &rows[i - 1] : NULL;
+
+	return row && row->broker == broker && row->owner == owner &&
+			       address - row->address < row->size
+		       ? row->name
+		       : NULL;
+}
+
+static const char *find_of_any(const struct named *rows, size_t n, pid_t broker,
+			       uint64_t address)
+{
+	struct named key = { .broker = broker };
+	const char *name = NULL;
+	size_t i = rows_up_to(rows, n, &key);
+
+	while (!name && i < n && rows[i].broker == broker) {
+		name = find_of_owner(rows, n, broker, rows[i].owner, address);
+		key.owner = rows[i].owner;
+		key.address = UINT64_MAX;
+		i = rows_up_to(rows, n, &key);
+	}
+	return name;
+}
+
 static const char *find(const struct mounts *mounts, const struct mount_user *user,
 			pid_t broker, uint64_t address, uint64_t since)
 {
-	bool mover = !strcmp(user->comm, MOVER);
+	const char *name = NULL;
 
-	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
+	for (struct mount *mount = mounts->list; mount && !name;
+	     mount = mount->next_mount) {
 		size_t n;
 		const struct named *rows =
 			list_rows(&mount->lists[MOUNT_ALLOCATIONS], since, &n);
 
-		for (size_t i = 0; i < n; i++)
-			if (address - rows[i].address < rows[i].size &&
-			    rows[i].broker == broker &&
-			    (mover || user->uid == rows[i].owner))
-				return rows[i].name;
+		name = strcmp(user->comm, MOVER)
+			       ? find_of_owner(rows, n, broker, user->uid, address)
+			       : find_of_any(rows, n, broker, address);
 	}
-	return NULL;
+	return name;
 }
 
 const char *mount_name(struct mounts *mounts, const struct mount_user *user,
@@ -354,7 +427,7 @@ struct leases {
 	size_t n;
 };
 
-/* The leases on a mount, as far as the mount may speak of this process. */
+/* The leases of a process on a mount, as far as the mount may speak of the process. */
 static struct leases leases_of(const struct mount *mount, const struct mount_user *user,
 			       uint64_t since)
 {
@@ -362,51 +435,56 @@ static struct leases leases_of(const struct mount *mount, const struct mount_use
 
 	if (mount->user == 0 || mount->user == user->uid)
 		leases.rows = list_rows(&mount->lists[MOUNT_LEASES], since, &leases.n);
+	if (leases.n) {
+		const struct named key = { .holder = (pid_t)user->pid };
+		const struct named next = { .holder = (pid_t)user->pid + 1 };
+		const size_t first = rows_up_to(leases.rows, leases.n, &key);
+
+		leases.n = rows_up_to(leases.rows, leases.n, &next) - first;
+		leases.rows += first;
+	}
 	return leases;
 }
 
 static const char *find_at_address(const struct leases *leases,
-				   const struct mount_user *user,
 				   const struct mount_mapping *mapping)
 {
-	for (size_t i = 0; i < leases->n; i++) {
-		const struct named *row = &leases->rows[i];
-
-		if (row->holder == (pid_t)user->pid &&
-		    mapping->address - row->address < row->size)
-			return row->name;
-	}
+	for (size_t i = 0; i < leases->n; i++)
+		if (mapping->address - leases->rows[i].address < leases->rows[i].size)
+			return leases->rows[i].name;
 	return NULL;
 }
 
-/* Whether the process has more leases of an allocation than mappings. */
-static bool is_unmapped(const struct leases *leases, const struct mount_user *user,
-			const char *name, const struct imports *imports)
+/* The leases of the allocation of the first of these, which stand in a row. */
+static size_t n_of_first(const struct leases *leases)
 {
-	unsigned int n = 0;
+	size_t n = 1;
 
-	for (size_t i = 0; i < leases->n; i++)
-		n += leases->rows[i].holder == (pid_t)user->pid &&
-		     !strcmp(leases->rows[i].name, name);
-	return n > imports_count(imports, user->process, name);
+	while (n < leases->n && !strcmp(leases->rows[n].name, leases->rows->name))
+		n++;
+	return n;
 }
 
-/* Returns: NULL where leases of several allocations fit. */
-static const char *find_of_size(const struct leases *leases,
-				const struct mount_user *user,
+/* Of the allocations of which the process has more leases than mappings. Returns: NULL
+ * where several fit, or where there are too many to look at. */
+static const char *find_of_size(struct leases leases, const struct mount_user *user,
 				const struct mount_mapping *mapping,
 				const struct imports *imports)
 {
 	const char *name = NULL;
 
-	for (size_t i = 0; i < leases->n; i++) {
-		const struct named *row = &leases->rows[i];
+	if (leases.n > LEASES_MAX)
+		return NULL;
+	while (leases.n > 0) {
+		const struct named *row = leases.rows;
+		const size_t n = n_of_first(&leases);
 
-		if (row->holder != (pid_t)user->pid || row->size > mapping->size ||
+		leases = (struct leases){ leases.rows + n, leases.n - n };
+		if (row->size > mapping->size ||
 		    mapping->size - row->size >= GRANULARITY ||
-		    !is_unmapped(leases, user, row->name, imports))
+		    n <= imports_count(imports, user->process, row->name))
 			continue;
-		if (name && strcmp(name, row->name))
+		if (name)
 			return NULL;
 		name = row->name;
 	}
@@ -423,13 +501,13 @@ static const char *find_lease(const struct mounts *mounts, const struct mount_us
 	     mount = mount->next_mount) {
 		const struct leases leases = leases_of(mount, user, mapping->time);
 
-		name = find_at_address(&leases, user, mapping);
+		name = find_at_address(&leases, mapping);
 	}
 	for (struct mount *mount = mounts->list; mapping->imported && mount && !name;
 	     mount = mount->next_mount) {
 		const struct leases leases = leases_of(mount, user, mapping->time);
 
-		name = find_of_size(&leases, user, mapping, imports);
+		name = find_of_size(leases, user, mapping, imports);
 	}
 	return name;
 }

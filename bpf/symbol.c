@@ -13,6 +13,7 @@
 #include "symbol.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "proc.h"
 #include "symboliser.h"
 
@@ -22,7 +23,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <uthash.h>
 
 #define SYMBOLISERS_MAX 16
 #define STACK_WAIT_NS	UINT64_C(2000000000)

@@ -5,6 +5,7 @@
  * balances in the records. Times are microseconds with three decimals.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "event.h"
 #include "lost.h"
 #include "modes/json.h"
@@ -16,7 +17,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <uthash.h>
 
 /* A track with a name already. */
 struct track {
