@@ -155,7 +155,9 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 				   allocation_name(allocation).text);
 		return r;
 	}
-	r = seal_prepare(broker, caller, allocation, &ready, refusal);
+	r = seal_check(caller, allocation, refusal);
+	if (r == 0)
+		r = seal_prepare(broker, allocation, &ready, refusal);
 	if (r == 0)
 		seal(broker, allocation, caller);
 	op_start_later(ready);

@@ -3,7 +3,8 @@
  * uthash with a keyed hash. Keys come from users: names, tags, cgroups. Of a hash that is
  * known a user could make thousands of names with one value, and each look at their table
  * would be a walk along all of them. So the key is drawn anew by each process, and the
- * tables of the broker, the view and the tracer include this header instead of <uthash.h>.
+ * tables of the broker, the view and the tracer include this header instead of
+ * <uthash.h>.
  */
 #pragma once
 

@@ -105,7 +105,7 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 	if (worker->owner == revision->allocation->owner ||
 	    !guest_is_concerned(revision, worker))
 		return 0;
-	if (!revision->seals && withdrawal_is_queued(revision->allocation, worker))
+	if (withdrawal_is_queued(revision->allocation, worker, revision->seals))
 		return 0;
 	return withdrawal_add(revision->broker, revision->allocation, worker, NULL,
 			      revision->seals, &revision->ready);

@@ -118,13 +118,22 @@ static void ask_kernel(const struct set *set)
 	}
 }
 
+static int check_seals(struct set *set, struct refusal *refusal)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < set->n; i++)
+		r = seal_check(set->caller, set->allocations[i], refusal);
+	return r;
+}
+
+/* Where nothing but memory of the broker can be missing any more. */
 static int prepare_seals(struct set *set, struct op **ready, struct refusal *refusal)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < set->n; i++)
-		r = seal_prepare(set->broker, set->caller, set->allocations[i], ready,
-				 refusal);
+		r = seal_prepare(set->broker, set->allocations[i], ready, refusal);
 	return r;
 }
 
@@ -229,6 +238,8 @@ int publish(struct broker *broker, const struct caller *caller,
 		r = find_places(&set, refusal);
 	if (r == 0)
 		r = find_replaced(&set, refusal);
+	if (r == 0)
+		r = check_seals(&set, refusal);
 	if (r == 0)
 		r = prepare_seals(&set, &ready, refusal);
 	if (r == 0)

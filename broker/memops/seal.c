@@ -108,17 +108,20 @@ static int check_known(const struct caller *caller, const struct allocation *all
 	return 0;
 }
 
-int seal_prepare(struct broker *broker, const struct caller *caller,
-		 struct allocation *allocation, struct op **ready,
-		 struct refusal *refusal)
+int seal_check(const struct caller *caller, const struct allocation *allocation,
+	       struct refusal *refusal)
 {
 	int r = check_known(caller, allocation, refusal);
 
-	if (r < 0 || allocation->sealed)
-		return r;
-	if (may_be_open_for_writing(allocation))
-		return refuse_mappers(allocation, refusal);
-	if (guests_seal(broker, allocation, ready) < 0)
+	if (r == 0 && !allocation->sealed && may_be_open_for_writing(allocation))
+		r = refuse_mappers(allocation, refusal);
+	return r;
+}
+
+int seal_prepare(struct broker *broker, struct allocation *allocation, struct op **ready,
+		 struct refusal *refusal)
+{
+	if (!allocation->sealed && guests_seal(broker, allocation, ready) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	return 0;
 }

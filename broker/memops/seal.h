@@ -25,7 +25,7 @@ struct token;
 void seal_note_lent(struct allocation *allocation, uid_t uid);
 
 /*
- * Before seal_prepare(): asks the kernel, if need be, whether a program has the
+ * Before seal_check(): asks the kernel, if need be, whether a program has the
  * allocation open for writing. The kernel takes 15 us, and much longer if users have put
  * many locks (fcntl(2)) on the file. No lock held. Returns: false when the check would
  * refuse.
@@ -34,12 +34,18 @@ bool seal_ask(struct broker *broker, const struct caller *caller, const char *na
 void seal_ask_of(struct broker *broker, const struct caller *caller, struct token token);
 
 /*
- * Refuses, too, what was opened for writing since the question; takes the memory away
- * from guests who have it for writing. Under registry.lock; then call op_start().
- * Returns: 0; -EPERM, -EBUSY, -ESTALE, -ENOMEM.
+ * Refuses, too, what was opened for writing since the question. Under registry.lock.
+ * Returns: 0; -EPERM, -EBUSY, -ESTALE.
  */
-int seal_prepare(struct broker *broker, const struct caller *caller,
-		 struct allocation *allocation, struct op **ready,
+int seal_check(const struct caller *caller, const struct allocation *allocation,
+	       struct refusal *refusal);
+
+/*
+ * The last step before seal(), for no allocation that may stay as it is: takes the memory
+ * away from guests who have it for writing. Under registry.lock; then call op_start().
+ * Returns: 0; -ENOMEM.
+ */
+int seal_prepare(struct broker *broker, struct allocation *allocation, struct op **ready,
 		 struct refusal *refusal);
 
 /* Seals an allocation that is prepared; twice is once. Under registry.lock. */

@@ -117,11 +117,12 @@ static void withdrawal_passed(struct deadline *deadline)
 }
 
 bool withdrawal_is_queued(const struct allocation *allocation,
-			  const struct worker *worker)
+			  const struct worker *worker, bool seals)
 {
 	const struct withdrawal *withdrawal = withdrawal_find(allocation, worker);
 
-	return withdrawal && !withdrawal->running;
+	return withdrawal && !withdrawal->running &&
+	       (withdrawal->op.work.uses[0].write || !seals);
 }
 
 int withdrawal_add(struct broker *broker, struct allocation *allocation,

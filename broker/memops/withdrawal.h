@@ -26,9 +26,10 @@ struct refusal;
 struct use;
 struct worker;
 
-/* Whether a withdrawal from the worker is queued and does not run yet. */
+/* Whether a withdrawal from the worker is queued and does not run yet. seals: one that
+ * later reads wait for. */
 bool withdrawal_is_queued(const struct allocation *allocation,
-			  const struct worker *worker);
+			  const struct worker *worker, bool seals);
 
 /*
  * wanted: by the first op behind the withdrawal, which needs another mapping; NULL: the

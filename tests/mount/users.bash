@@ -652,6 +652,28 @@ test_a_read_of_what_is_sealed_waits_for_kernels_of_guests_that_may_still_write()
 	broker_stop "$T/own"
 }
 
+# A publish that fails leaves all as it was.
+test_a_publish_that_fails_takes_nothing_from_guests()
+{
+	local holder
+	patient
+	by $alice run 'printf "%s\n" "x 64 mode=666" "leased 64" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $bob in:x+32
+	in_background_by $alice bash -c 'exec 5<>allocations/leased/lease; head -c 4096 <&5 >/dev/null; exec sleep 1000'
+	holder=$!
+	eventually 'grep -q hold=none allocations/leased/leases'
+	for _ in {1..20}; do
+		by $alice refused EBUSY 'may write allocation leased' 'echo "x y leased z" >control/publish'
+	done
+	is "$(by $alice run 'timeout 5 head -c 5 allocations/x/data')" shown
+	is "$(<allocations/x/used_by)" $bob
+	is "$(<allocations/x/sealed)" 0
+	kill $holder
+	kernels_end_of $bob
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # read_without_group KIND: bob's worker maps x for reading, since a process of bob's without
 # the group runs a kernel. Only processes with the group may write x.
 read_without_group()
