@@ -394,9 +394,21 @@ static void code_read(struct symbols *symbols, struct known_process *process)
 /* Returns: NULL for an address outside the code. */
 static struct range *code_find(const struct known_process *process, __u64 address)
 {
-	for (size_t i = 0; i < process->n_code; i++)
-		if (address >= process->code[i].start && address < process->code[i].end)
-			return &process->code[i];
+	size_t first = 0, n = process->n_code;
+
+	/* Mappings come by their address, and there may be tens of thousands. */
+	while (n > 0) {
+		struct range *range = &process->code[first + n / 2];
+
+		if (address < range->start) {
+			n /= 2;
+		} else if (address >= range->end) {
+			first += n / 2 + 1;
+			n -= n / 2 + 1;
+		} else {
+			return range;
+		}
+	}
 	return NULL;
 }
 

@@ -28,7 +28,56 @@ struct view {
 	const struct held *held; /* all entries of the process */
 	size_t n;
 	uint64_t now;
+	/* Of these, mappings and handles of physical memory, by the memory. */
+	const struct held **users;
+	size_t n_users;
 };
+
+/* Mappings come before handles. */
+static int compare_users(const void *a, const void *b)
+{
+	const struct held *x = *(const struct held *const *)a,
+			  *y = *(const struct held *const *)b;
+
+	if (x->entry.physical != y->entry.physical)
+		return x->entry.physical < y->entry.physical ? -1 : 1;
+	if (x->key.space != y->key.space)
+		return x->key.space == SPACE_MAPPING ? -1 : 1;
+	return (x->key.address > y->key.address) - (x->key.address < y->key.address);
+}
+
+/* A process may have as many as the ledger has room for. Returns: false without memory.
+ */
+static bool users_sort(struct view *view)
+{
+	view->users = calloc(view->n + 1, sizeof(*view->users));
+	view->n_users = 0;
+	for (size_t i = 0; view->users && i < view->n; i++)
+		if (view->held[i].key.space == SPACE_MAPPING ||
+		    view->held[i].key.space == SPACE_HANDLE)
+			view->users[view->n_users++] = &view->held[i];
+	if (view->n_users)
+		qsort(view->users, view->n_users, sizeof(*view->users), compare_users);
+	return view->users;
+}
+
+/* The first mapping of physical memory, or else a handle. NULL: there is neither. */
+static const struct held *user_of(const struct view *view, uint64_t physical)
+{
+	size_t first = 0, n = view->n_users;
+
+	while (n > 0) {
+		if (view->users[first + n / 2]->entry.physical < physical) {
+			first += n / 2 + 1;
+			n -= n / 2 + 1;
+		} else {
+			n /= 2;
+		}
+	}
+	return first < view->n_users && view->users[first]->entry.physical == physical
+		       ? view->users[first]
+		       : NULL;
+}
 
 static bool is_shown(const struct tracer *tracer, const struct held *held)
 {
@@ -45,11 +94,9 @@ static bool is_listed(const struct view *view, const struct held *held)
 		return false;
 	if (held->key.space != SPACE_PHYSICAL || held->entry.memory != MEMORY_IMPORTED)
 		return true;
-	for (size_t i = 0; i < view->n; i++)
-		if (view->held[i].key.space == SPACE_MAPPING &&
-		    view->held[i].entry.physical == held->key.address)
-			return false;
-	return true;
+	const struct held *user = user_of(view, held->key.address);
+
+	return !user || user->key.space != SPACE_MAPPING;
 }
 
 static int compare_ages(const void *a, const void *b)
@@ -63,21 +110,12 @@ static int compare_ages(const void *a, const void *b)
 /* The address of memory of cuMemCreate(): the first mapping, else the handle. */
 static uint64_t address_of(const struct view *view, const struct held *held)
 {
-	uint64_t handle = 0;
+	const struct held *user;
 
 	if (held->key.space != SPACE_PHYSICAL)
 		return held->key.address;
-	for (size_t i = 0; i < view->n; i++) {
-		const struct held *other = &view->held[i];
-
-		if (other->entry.physical != held->key.address)
-			continue;
-		if (other->key.space == SPACE_MAPPING)
-			return other->key.address;
-		if (other->key.space == SPACE_HANDLE)
-			handle = other->key.address;
-	}
-	return handle;
+	user = user_of(view, held->key.address);
+	return user ? user->key.address : 0;
 }
 
 static double age_s(const struct view *view, const struct held *held)
@@ -220,7 +258,7 @@ static void print_head(const struct view *view, const struct held *const *list, 
 }
 
 /* Returns: whether there was something to list. */
-static bool print_process(const struct view *view)
+static bool print_list(const struct view *view)
 {
 	_cleanup_free_ const struct held **list = calloc(view->n + 1, sizeof *list);
 	size_t n = 0;
@@ -238,6 +276,14 @@ static bool print_process(const struct view *view)
 		print_lines(view, list, n);
 	}
 	return true;
+}
+
+static bool print_process(struct view *view)
+{
+	bool some = users_sort(view) && print_list(view);
+
+	free(view->users);
+	return some;
 }
 
 static void buried(struct tracer *tracer, const struct process *process,
@@ -286,8 +332,13 @@ static bool print_all(struct tracer *tracer)
 		size_t own = 0;
 		while (first + own < held + n && first[own].key.process == rows[i].id)
 			own++;
-		struct view view = { tracer, &rows[i].process, first, own,
-				     clock_ns(CLOCK_MONOTONIC) };
+		struct view view = {
+			.tracer = tracer,
+			.process = &rows[i].process,
+			.held = first,
+			.n = own,
+			.now = clock_ns(CLOCK_MONOTONIC),
+		};
 		some |= print_process(&view);
 	}
 	return some;
