@@ -235,15 +235,19 @@ EXPORT const char *gpumem_path(const struct gpumem *gpumem)
 
 char *session_path(const struct gpumem *gpumem, const char *format, ...)
 {
-	_cleanup_text_ struct text text = TEXT_INIT;
-	char file[512];
+	_cleanup_free_ char *file = NULL;
+	char *path = NULL;
 	va_list args;
+	int n;
 
 	va_start(args, format);
-	(void)vsnprintf(file, sizeof(file), format, args);
+	n = vasprintf(&file, format, args);
 	va_end(args);
-	text_printf(&text, "%s/%s", gpumem->mount, file);
-	return text_failed(&text) ? NULL : strdup(text_string(&text));
+	if (n < 0) {
+		file = NULL;
+		return NULL;
+	}
+	return asprintf(&path, "%s/%s", gpumem->mount, file) < 0 ? NULL : path;
 }
 
 /* ---- sentences ---- */

@@ -111,6 +111,20 @@ test_names_may_have_folders()
 	done
 }
 
+# With as many folders and bytes as a name may have.
+test_the_longest_name_is_mapped()
+{
+	local folder=allocations name i
+	name=$(printf 'x%.0s' {1..64})
+	for i in {1..8}; do
+		folder+=/$name
+		mkdir "$folder"
+	done
+	folder=${folder#allocations/}
+	echo "$folder/$name 1M" >control/alloc
+	is "$(client <<<"map 0 $folder/$name" | tail -n 1)" ok
+}
+
 test_programs_have_the_same_memory_at_the_same_address()
 {
 	echo 'x 64M' >control/alloc
