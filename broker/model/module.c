@@ -358,6 +358,12 @@ static struct function *function_new(struct image *image, const char *name,
 	return function;
 }
 
+/*
+ * Of the share SHARE_NAMES, in bytes. With it the functions of OWNERS_OF_RANGE owners
+ * have room among the SLOTS_MAX of all.
+ */
+#define FUNCTION_COST 1024
+
 /* Charges for a function, unless the image has its name. Returns: 0; -EEXIST, -EDQUOT. */
 static int function_charge(struct function *function)
 {
@@ -366,7 +372,7 @@ static int function_charge(struct function *function)
 	int r;
 
 	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
-	function->charged = sizeof(*function) + strlen(function->name) +
+	function->charged = FUNCTION_COST + strlen(function->name) +
 			    strlen(function->shown) +
 			    function->n_params * sizeof(*function->params);
 	r = other ? -EEXIST : share_take(image->owner, SHARE_NAMES, function->charged);

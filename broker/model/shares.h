@@ -39,7 +39,7 @@ enum share {
 	SHARE_CGROUPS,		  /* that allocations came from, each by its path */
 	SHARE_IMAGES,	 /* bytes of images and tensors being written; of the host */
 	SHARE_LOADED,	 /* bytes of images in modules, with a descriptor; of the host */
-	SHARE_NAMES,	 /* bytes of functions of modules: names and parameters */
+	SHARE_NAMES,	 /* bytes of functions of modules, with names and parameters */
 	SHARE_LOGS,	 /* bytes of compilers' logs of modules */
 	SHARE_FOLDERS,	 /* of allocations and of modules */
 	SHARE_READERS,	 /* of events_pipe */
