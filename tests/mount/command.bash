@@ -380,6 +380,19 @@ test_lines_to_be_typed_have_no_control_characters()
 	is "$(<"$M/allocations/d/data")" hello
 }
 
+# Everybody may make names in `allocations`, and knows which pids come next.
+test_names_of_the_command_can_not_be_taken_before()
+{
+	files
+	echo hello >f
+	(
+		i=$BASHPID
+		for i in $(seq "$i" $((i + 200))); do echo "put.$i.f 1"; done >"$M/control/alloc"
+	)
+	gpumem put f >/dev/null
+	is "$(<"$M/allocations/f/data")" hello
+}
+
 # ---- put and get ----
 
 test_a_file_goes_there_and_back()

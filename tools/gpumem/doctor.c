@@ -5,6 +5,7 @@
 #include "command.h"
 #include "compile.h"
 #include "mount.h"
+#include "name.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -279,7 +280,7 @@ static bool check_lease(struct doctor *doctor, struct text *said)
 		text_printf(said, "needs a mount");
 		return false;
 	}
-	snprintf(name, sizeof name, "doctor.%d", getpid());
+	snprintf(name, sizeof name, "doctor.%u", name_number());
 	snprintf(line, sizeof line, "%s 4096 kind=host until=close", name);
 	r = gpumem_command(session, "control/alloc", line, NULL, 0);
 	snprintf(line, sizeof line, "%s u8:42", name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "guards.h"
 #include "command.h"
+#include "name.h"
 #include "verb.h"
 
 #include "base/def.h"
@@ -130,7 +131,7 @@ static struct guarded *guards_find(struct guards *guards, const char *name, int 
 	guarded = &grown[guards->n];
 	*guarded = (struct guarded){ 0 };
 	snprintf(guarded->name, sizeof guarded->name, "%s", name);
-	snprintf(guarded->copy, sizeof guarded->copy, "check.%d.%d.", getpid(),
+	snprintf(guarded->copy, sizeof guarded->copy, "check.%u.%d.", name_number(),
 		 guards->n++);
 	*status = guarded_make(guards, guarded);
 	return *status ? NULL : guarded;

@@ -2,6 +2,7 @@
 #include "name.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 bool name_is_valid(const char *name)
 {
@@ -17,6 +18,15 @@ bool name_is_valid(const char *name)
 		if (!*name)
 			return true;
 	}
+}
+
+unsigned int name_number(void)
+{
+	static unsigned int number;
+
+	while (!number)
+		(void)!getrandom(&number, sizeof(number), 0);
+	return number;
 }
 
 const char *name_own(const char *name)

@@ -342,13 +342,13 @@ static void put_open_folder(struct put *put, const struct mount *mount)
 	put->folder = mount_allocation(mount, path);
 }
 
-/* put.PID.NAME, cut off, beside what will be NAME. */
+/* put.NUMBER.NAME, cut off, beside what will be NAME. */
 static void put_name_way(struct put *put)
 {
 	const char *own = name_own(put->name);
 	char part[NAME_MAX_LENGTH + 1];
 
-	(void)snprintf(part, sizeof part, "put.%d.%s", getpid(), own);
+	(void)snprintf(part, sizeof part, "put.%u.%s", name_number(), own);
 	(void)snprintf(put->way, sizeof put->way, "%.*s%s", (int)(own - put->name),
 		       put->name, part);
 }

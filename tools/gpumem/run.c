@@ -6,6 +6,7 @@
 #include "compile.h"
 #include "guards.h"
 #include "mount.h"
+#include "name.h"
 #include "stop.h"
 #include "verb.h"
 
@@ -125,7 +126,7 @@ static int load(struct run *run)
 
 	if (r)
 		return refused("%s: %s", image, strerror(-r));
-	snprintf(run->module, sizeof run->module, "modules/run.%d", getpid());
+	snprintf(run->module, sizeof run->module, "modules/run.%u", name_number());
 	if (mkdirat(run->mount.fd, run->module, 0700)) {
 		status = refused("%s/%s: %m", run->mount.path, run->module);
 		run->module[0] = '\0';
