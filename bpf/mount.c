@@ -156,24 +156,6 @@ static bool is_trusted(uid_t user)
 	return user == 0 || user == geteuid() || (command_user(&sudo) && user == sudo);
 }
 
-/* Undoes the kernel's escapes in place: the kernel writes some characters of a path as
- * \040 and the like. */
-static void path_unescape(char *path)
-{
-	unsigned int character;
-	char *to = path;
-
-	for (const char *from = path; *from;) {
-		if (*from == '\\' && sscanf(from, "\\%3o", &character) == 1) {
-			*to++ = (char)character;
-			from += 4;
-		} else {
-			*to++ = *from++;
-		}
-	}
-	*to = '\0';
-}
-
 /* A line of /proc/self/mountinfo. Returns: false for all but a broker's root folder. */
 static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path[4200])
 {
@@ -186,13 +168,13 @@ static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path
 
 	if (!user || sscanf(user, ",user_id=%u", &uid) != 1 ||
 	    sscanf(line, "%*u %*u %u:%u %n", &major, &minor, &root) != 2 ||
-	    strncmp(line + root, "/ ", 2) != 0 ||
+	    strncmp(line + root, "/ ", 2) != 0 || !is_trusted(uid) ||
 	    sscanf(line + root + 2, "%4199s", ret_path) != 1)
 		return false;
 	ret_mount->device = makedev(major, minor);
 	ret_mount->user = uid;
-	path_unescape(ret_path);
-	return is_trusted(uid);
+	string_unescape(ret_path);
+	return true;
 }
 
 static struct mount *mount_find(const struct mounts *mounts, const struct mount *like)

@@ -180,3 +180,23 @@ Test(text, hash_is_fnv_1a)
 	cr_assert(eq(u64, text_hash("", 0), 0xcbf29ce484222325));
 	cr_assert(eq(u64, text_hash("foobar", 6), 0x85944171f73967e8));
 }
+
+/* An escape may be cut off where the text was. */
+Test(text, octal_escapes_are_undone_if_they_are_whole)
+{
+	static const struct {
+		const char *escaped, *text;
+	} cases[] = {
+		{ "a\\040b\\134", "a b\\" }, { "a\\04", "a\\04" },
+		{ "a\\0", "a\\0" },	     { "a\\", "a\\" },
+		{ "\\09x", "\\09x" },	     { "", "" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *text = strdup(cases[i].escaped); /* a sanitizer sees its end */
+
+		string_unescape(text);
+		cr_expect(eq(str, text, (char *)cases[i].text));
+		free(text);
+	}
+}
