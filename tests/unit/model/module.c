@@ -98,9 +98,28 @@ Test(module, names_of_functions_are_charged_to_the_owner)
 	}
 	cr_expect(eq(int, r, -EDQUOT));
 	cr_expect(lt(u32, n, (256u << 20) / 60000));
-	cr_expect(gt(u32, n, (256u << 20) / 61000));
+	cr_expect(gt(u32, n, (256u << 20) / 62000));
 	put(image);
 	cr_expect(eq(u64, alice->shares.held[SHARE_NAMES], 0));
+	module_free(&registry, module);
+}
+
+Test(module, functions_of_all_owners_of_a_range_have_slots)
+{
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	struct function *function;
+	unsigned int n = 0;
+	char name[16];
+
+	do
+		snprintf(name, sizeof(name), "%u", n);
+	while (image_add_function(&function, &registry, image, name, n, true, NULL, 0) ==
+		       0 &&
+	       ++n < SLOTS_MAX);
+	cr_expect(lt(u32, n, SLOTS_MAX / OWNERS_OF_RANGE));
+	cr_expect(gt(u32, n, 200000));
+	put(image);
 	module_free(&registry, module);
 }
 
