@@ -11,6 +11,7 @@
 #include "memops/shut_off.h"
 #include "memory/block.h"
 #include "model/allocation.h"
+#include "model/save.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -85,8 +86,11 @@ static void withdrawal_run(struct op *op)
 
 static void withdrawal_settle(struct op *op)
 {
-	DL_DELETE(op->work.uses[0].allocation->rare->withdrawals,
-		  container_of(op, struct withdrawal, op));
+	struct allocation *allocation = op->work.uses[0].allocation;
+
+	DL_DELETE(allocation->rare->withdrawals, container_of(op, struct withdrawal, op));
+	if (!allocation->rare->withdrawals)
+		allocation_save(allocation);
 }
 
 static void withdrawal_finish(struct op *op)

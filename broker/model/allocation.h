@@ -116,8 +116,9 @@ struct allocation {
 	bool charged : 1;	 /* not durable: the owner is charged for the memory */
 	bool restoring : 1;	 /* another process of the worker is making the allocation
 				    again */
-	bool orphans_write : 1;	 /* its rights have changed since the last broker, whose
-				    processes may still write (process/orphans.h) */
+	bool orphans_write : 1;	 /* its rights have changed since workers of the last
+				    broker  had it, which may still write
+				    (process/orphans.h) */
 	bool release_parked : 1; /* the op of `release` waits for the last lease and
 				departing process */
 	struct entry entry;	 /* its name */

@@ -340,6 +340,7 @@ static uint32_t flags_of(const struct allocation *allocation)
 	       (allocation->lent ? 0 : RECORD_NEVER_LENT) |
 	       (allocation->lent_to_others ? RECORD_LENT_TO_OTHERS : 0) |
 	       (allocation->replaced ? RECORD_REPLACED : 0) |
+	       (allocation->rare->withdrawals ? RECORD_WITHDRAWING : 0) |
 	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
 	       (allocation->rare->lifetime ? RECORD_UNTIL : 0);
 }
@@ -484,6 +485,7 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->lent = !(record->flags & RECORD_NEVER_LENT);
 	allocation->lent_to_others = record->flags & RECORD_LENT_TO_OTHERS;
 	allocation->replaced = record->flags & RECORD_REPLACED;
+	allocation->orphans_write = record->flags & RECORD_WITHDRAWING;
 	allocation->has_descriptor = record->flags & RECORD_DESCRIPTOR;
 	allocation->mode = record->mode;
 	allocation->kind = record->kind;

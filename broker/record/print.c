@@ -67,6 +67,8 @@ static void print_allocation(const void *record, struct text *text)
 		text_printf(text, ", sealed");
 	if (allocation->flags & RECORD_FREED)
 		text_printf(text, ", freed");
+	if (allocation->flags & RECORD_WITHDRAWING)
+		text_printf(text, ", is being taken from workers");
 }
 
 static void print_folder(const void *record, struct text *text)

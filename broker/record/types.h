@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define RECORD_NAME_BYTES 256
+#define RECORD_NAME_BYTES   256
 #define RECORD_REASON_BYTES 128
 /* There are most of these. */
 #define RECORD_ALLOCATION_NAME_BYTES 72
@@ -90,7 +90,7 @@ struct owner_record {
 	struct limits_record limits;
 	uint64_t n_refused[RECORD_LIMITS];
 	uint64_t peak[RECORD_LIMITS];
-	uint32_t meter; /* 0: shared with others */
+	uint32_t meter;	     /* 0: shared with others */
 	uint32_t own_limits; /* a bit each: of the limits, those of the owner alone */
 	uint32_t n_barren;   /* model/owner.h, like the next */
 	uint32_t reserved;
@@ -121,6 +121,7 @@ enum allocation_record_flag {
 	RECORD_UNTIL = 1 << 6,	    /* had `until=` */
 	RECORD_NEVER_LENT = 1 << 7, /* the opposite of struct allocation's `lent` */
 	RECORD_LENT_TO_OTHERS = 1 << 8,
+	RECORD_WITHDRAWING = 1 << 9, /* a guest's worker may still have the memory */
 };
 
 struct allocation_record {
@@ -334,8 +335,8 @@ struct output_record {
 };
 
 /*
- * A worker's process. The keeper has a pidfd of it; the channel writes `busy` in place. Of
- * a broker that has died, a busy process may still write memory until it has ended
+ * A worker's process. The keeper has a pidfd of it; the channel writes `busy` in place.
+ * Of a broker that has died, a busy process may still write memory until it has ended
  * (process/orphans.h).
  */
 struct process_record {

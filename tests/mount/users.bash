@@ -652,6 +652,32 @@ test_a_read_of_what_is_sealed_waits_for_kernels_of_guests_that_may_still_write()
 	broker_stop "$T/own"
 }
 
+# journal_of NAME: prints the record of an allocation of the broker at $T/own.
+journal_of()
+{
+	local broker
+	broker=$(<"$T/own/mnt/pid")
+	"$GPUMEMD" --check-journal "$(find "/proc/$broker/fd" -lname '*gpumem-records*')" | grep "^allocation [0-9]*: $1: "
+}
+
+# Bob's worker has x until its kernel has ended. If the broker dies meanwhile, the next one
+# has to know, whatever the mode is by then.
+test_the_next_broker_knows_from_whom_memory_is_being_taken()
+{
+	needs_root 'several users'
+	broker_start "$T/own" --keep --driver "$(driver own)" --give-back-timeout 60
+	cd "$T/own/mnt"
+	by $alice run 'echo "x 64 mode=666" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $bob in:x+32
+	unlike "$(journal_of x)" 'is being taken from workers'
+	by $alice run 'chmod 600 allocations/x'
+	like "$(journal_of x)" 'mode 0600.*, is being taken from workers'
+	kernels_end_of $bob
+	eventually '! journal_of x | grep -q "is being taken"'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # A publish that fails leaves all as it was.
 test_a_publish_that_fails_takes_nothing_from_guests()
 {
