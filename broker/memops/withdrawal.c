@@ -157,6 +157,7 @@ int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		op_free(op);
 	} else {
 		DL_PREPEND(allocation->rare->withdrawals, withdrawal);
+		allocation_save(allocation);
 		deadline_set(broker, &op->deadline, broker->ops->give_back_ms,
 			     withdrawal_passed);
 	}
