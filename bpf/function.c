@@ -4,13 +4,12 @@
 #include "base/def.h"
 #include "base/hash.h"
 #include "call.h"
+#include "user.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/types.h>
 
-/* Programs make names up, which take memory of the tool as long as their process lives.
- */
+/* A program may make names up, and the tool keeps them as long as the program runs. */
 #define NAMES_MAX 100000 /* of a user */
 
 struct function {
@@ -19,27 +18,25 @@ struct function {
 	UT_hash_handle hh;
 };
 
-struct named_user {
-	uid_t uid;
-	size_t n_names;
-	UT_hash_handle hh;
-};
-
 struct named_process {
 	__u64 id;
-	struct named_user *user;
+	struct traced_user *user;
 	struct function *by_handle;
 	UT_hash_handle hh;
 };
 
 struct functions {
 	struct named_process *processes;
-	struct named_user *users;
+	struct traced_users *users;
 };
 
-struct functions *functions_new(void)
+struct functions *functions_new(struct traced_users *users)
 {
-	return calloc(1, sizeof(struct functions));
+	struct functions *functions = calloc(1, sizeof *functions);
+
+	if (functions)
+		functions->users = users;
+	return functions;
 }
 
 static struct named_process *process_find(const struct functions *functions, __u64 id)
@@ -51,27 +48,12 @@ static struct named_process *process_find(const struct functions *functions, __u
 }
 
 /* Returns: NULL when there is no memory. */
-static struct named_user *user_open(struct functions *functions, uid_t uid)
-{
-	struct named_user *user;
-
-	HASH_FIND(hh, functions->users, &uid, sizeof uid, user);
-	if (user)
-		return user;
-	user = calloc(1, sizeof *user);
-	if (!user)
-		return NULL;
-	user->uid = uid;
-	HASH_ADD(hh, functions->users, uid, sizeof user->uid, user);
-	return user;
-}
-
-/* Returns: NULL when there is no memory. */
 static struct named_process *process_open(struct functions *functions, __u64 id,
 					  uid_t uid)
 {
 	struct named_process *process = process_find(functions, id);
-	struct named_user *user = process ? process->user : user_open(functions, uid);
+	struct traced_user *user =
+		process ? process->user : user_open(functions->users, uid);
 
 	if (process || !user)
 		return process;
@@ -90,7 +72,7 @@ static void process_close(struct functions *functions, struct named_process *pro
 
 	HASH_ITER (hh, process->by_handle, function, next) {
 		HASH_DEL(process->by_handle, function);
-		process->user->n_names--;
+		process->user->n_functions--;
 		free(function->name);
 		free(function);
 	}
@@ -101,16 +83,11 @@ static void process_close(struct functions *functions, struct named_process *pro
 struct functions *functions_free(struct functions *functions)
 {
 	struct named_process *process, *next;
-	struct named_user *user, *next_user;
 
 	if (!functions)
 		return NULL;
 	HASH_ITER (hh, functions->processes, process, next)
 		process_close(functions, process);
-	HASH_ITER (hh, functions->users, user, next_user) {
-		HASH_DEL(functions->users, user);
-		free(user);
-	}
 	free(functions);
 	return NULL;
 }
@@ -128,14 +105,14 @@ static struct function *add(struct named_process *process, __u64 handle)
 {
 	struct function *function;
 
-	if (process->user->n_names >= NAMES_MAX)
+	if (process->user->n_functions >= NAMES_MAX)
 		return NULL;
 	function = calloc(1, sizeof *function);
 	if (!function)
 		return NULL;
 	function->handle = handle;
 	HASH_ADD(hh, process->by_handle, handle, sizeof function->handle, function);
-	if (++process->user->n_names == NAMES_MAX)
+	if (++process->user->n_functions == NAMES_MAX)
 		fprintf(stderr,
 			"gpumem-trace: %d functions of user %u have names: no more do\n",
 			NAMES_MAX, process->user->uid);

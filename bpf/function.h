@@ -8,9 +8,10 @@
 #include "kernel/record.h"
 
 struct functions;
+struct traced_users;
 
-/* Returns: NULL when there is no memory. */
-struct functions *functions_new(void);
+/* users: of the tracer, which frees them later. Returns: NULL without memory. */
+struct functions *functions_new(struct traced_users *users);
 struct functions *functions_free(struct functions *functions);
 
 /* Learns from a record. */

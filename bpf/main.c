@@ -340,8 +340,8 @@ static int trace(struct tracer *tracer, struct text *why)
 		say_attached(tracer, tracer->start - before);
 	error = loop_init(&loop, tracer, why);
 	if (tracer->options.stacks)
-		tracer->symbols =
-			symbols_new(bpf_map__fd(tracer->probes.bpf->maps.stacks));
+		tracer->symbols = symbols_new(
+			bpf_map__fd(tracer->probes.bpf->maps.stacks), &tracer->users);
 	if (!error && argv)
 		error = command_start(&loop.command, argv, process_follow_me,
 				      &tracer->probes, why);
@@ -391,7 +391,7 @@ static int start(struct tracer *tracer, struct text *why)
 {
 	print_libbpf = tracer->options.verbose;
 	libbpf_set_print(libbpf_says);
-	tracer->functions = functions_new();
+	tracer->functions = functions_new(&tracer->users);
 	tracer->mounts = mounts_new();
 	tracer->imports = imports_new();
 	if (calls_init() || !tracer->functions || !tracer->mounts || !tracer->imports) {
@@ -413,6 +413,7 @@ static void tracer_deinit(struct tracer *tracer)
 	libraries_deinit(&tracer->libraries);
 	functions_free(tracer->functions);
 	symbols_free(tracer->symbols);
+	users_deinit(&tracer->users);
 	mounts_free(tracer->mounts);
 	imports_free(tracer->imports);
 	free(tracer->ended);

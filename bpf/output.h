@@ -9,6 +9,7 @@
 #include "kernel/record.h"
 #include "options.h"
 #include "probes.h"
+#include "user.h"
 
 #include <stdio.h>
 
@@ -21,6 +22,7 @@ struct tracer {
 	struct wanted wanted;
 	struct probes probes;
 	struct libraries libraries;
+	struct traced_users users;
 	struct functions *functions;
 	struct mounts *mounts;
 	struct imports *imports;

@@ -4,8 +4,8 @@
  * as the process likes. Names are a symboliser's answer (symboliser.h). There are a few
  * symbolisers, each for a process; the one not asked for longest makes room for another.
  * A process whose symboliser crashes or is late has bare addresses from then on, and so
- * have all processes of a user to whom this happens often. The look-ups of a user, in
- * time or late, take a part of the tool's time at most: it reads no events meanwhile.
+ * have all processes of a user to whom this happens often. During a look-up the tool
+ * reads no events, so the look-ups of a user take a part of the tool's time at most.
  *
  * A function without frame pointers leaves any value in the register, and the walk goes
  * on from there. So an address outside all mappings with code ends the stack.
@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "proc.h"
 #include "symboliser.h"
+#include "user.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -50,22 +51,13 @@ struct range {
 struct known_process {
 	__u64 id;
 	__u32 pid;
-	struct known_user *user;
+	struct traced_user *user;
 	bool is_unnamed;    /* nothing more is looked up */
 	bool is_late;	    /* nor is code read */
 	struct range *code; /* executable mappings; empty if unknown */
 	size_t n_code, room;
 	uint64_t opened_ns, reading_ns; /* when this began; how long code was read */
 	struct known_stack *stacks;
-	UT_hash_handle hh;
-};
-
-struct known_user {
-	uid_t uid;
-	unsigned int failures;
-	uint64_t known_ns, spent_ns; /* since when; on look-ups */
-	bool is_told;		     /* that these have taken too long */
-	size_t n_stacks;
 	UT_hash_handle hh;
 };
 
@@ -79,7 +71,7 @@ struct place {
 struct symbols {
 	int fd;
 	struct known_process *processes;
-	struct known_user *users;
+	struct traced_users *users;
 	struct place places[SYMBOLISERS_MAX];
 	uint64_t n_asked;
 	struct apart looker; /* looks into processes */
@@ -125,8 +117,8 @@ static void code_send(const char *pid)
 	apart_answer(&packet, sizeof packet, -1);
 }
 
-/* In the child, which takes one question after another: a fork for each would take longer
- * than some traced processes live. */
+/* In the child. A child for each question would not do: a fork takes longer than some
+ * traced processes live. */
 static void looker_work(void *context)
 {
 	struct look look;
@@ -158,13 +150,14 @@ static bool looker_ask(struct symbols *symbols, const struct look *look, int fol
 	return false;
 }
 
-struct symbols *symbols_new(int stacks_fd)
+struct symbols *symbols_new(int stacks_fd, struct traced_users *users)
 {
 	struct symbols *symbols = calloc(1, sizeof *symbols);
 
 	if (!symbols)
 		return NULL;
 	symbols->fd = stacks_fd;
+	symbols->users = users;
 	(void)apart_start(&symbols->looker, looker_work, NULL);
 	return symbols;
 }
@@ -226,25 +219,8 @@ static struct place *place_open(struct symbols *symbols, struct known_process *p
 
 /* ---- users ---- */
 
-/* Returns: NULL when there is no memory. */
-static struct known_user *user_open(struct symbols *symbols, uid_t uid)
-{
-	struct known_user *user;
-
-	HASH_FIND(hh, symbols->users, &uid, sizeof uid, user);
-	if (user)
-		return user;
-	user = calloc(1, sizeof *user);
-	if (!user)
-		return NULL;
-	user->uid = uid;
-	user->known_ns = clock_ns(CLOCK_MONOTONIC);
-	HASH_ADD(hh, symbols->users, uid, sizeof user->uid, user);
-	return user;
-}
-
 /* Whether more may be looked up now. */
-static bool user_is_waited_for(struct known_user *user)
+static bool user_is_waited_for(struct traced_user *user)
 {
 	uint64_t time = clock_ns(CLOCK_MONOTONIC) - user->known_ns;
 
@@ -262,7 +238,7 @@ static bool user_is_waited_for(struct known_user *user)
 }
 
 /* A late answer keeps the tracer from reading events, so a user has a few. */
-static void user_failed(struct known_user *user)
+static void user_failed(struct traced_user *user)
 {
 	if (++user->failures == FAILURES_MAX)
 		fprintf(stderr,
@@ -307,16 +283,11 @@ static void process_close(struct symbols *symbols, struct known_process *process
 struct symbols *symbols_free(struct symbols *symbols)
 {
 	struct known_process *process, *next;
-	struct known_user *user, *next_user;
 
 	if (!symbols)
 		return NULL;
 	HASH_ITER (hh, symbols->processes, process, next)
 		process_close(symbols, process);
-	HASH_ITER (hh, symbols->users, user, next_user) {
-		HASH_DEL(symbols->users, user);
-		free(user);
-	}
 	apart_end(&symbols->looker);
 	free(symbols);
 	return NULL;
@@ -391,38 +362,34 @@ static void code_read(struct symbols *symbols, struct known_process *process)
 	process->reading_ns += clock_ns(CLOCK_MONOTONIC) - begin;
 }
 
-/* Returns: NULL for an address outside the code. */
+static int compare_range(const void *key, const void *element)
+{
+	const __u64 address = *(const __u64 *)key;
+	const struct range *range = element;
+
+	return address < range->start ? -1 : address >= range->end;
+}
+
+/* Mappings come by their address, and there may be tens of thousands. Returns: NULL for
+ * an address outside the code. */
 static struct range *code_find(const struct known_process *process, __u64 address)
 {
-	size_t first = 0, n = process->n_code;
-
-	/* Mappings come by their address, and there may be tens of thousands. */
-	while (n > 0) {
-		struct range *range = &process->code[first + n / 2];
-
-		if (address < range->start) {
-			n /= 2;
-		} else if (address >= range->end) {
-			first += n / 2 + 1;
-			n -= n / 2 + 1;
-		} else {
-			return range;
-		}
-	}
-	return NULL;
+	return process->n_code ? bsearch(&address, process->code, process->n_code,
+					 sizeof *process->code, compare_range)
+			       : NULL;
 }
 
 static struct known_process *process_open(struct symbols *symbols, __u64 id, __u32 pid,
 					  uid_t uid)
 {
 	struct known_process *process;
-	struct known_user *user;
+	struct traced_user *user;
 	uid_t now;
 
 	HASH_FIND(hh, symbols->processes, &id, sizeof id, process);
 	if (process)
 		return process;
-	user = user_open(symbols, uid);
+	user = user_open(symbols->users, uid);
 	process = user ? calloc(1, sizeof *process) : NULL;
 	if (!process)
 		return NULL;

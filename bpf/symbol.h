@@ -12,14 +12,16 @@
 #include <sys/types.h>
 
 struct symbols;
+struct traced_users;
 
 struct stack {
 	char **frames; /* the caller of the driver first */
 	size_t n;
 };
 
-/* Of the map of stacks. Returns: NULL when there is no memory. */
-struct symbols *symbols_new(int stacks_fd);
+/* Of the map of stacks. users: of the tracer, which frees them later. Returns: NULL when
+ * there is no memory. */
+struct symbols *symbols_new(int stacks_fd, struct traced_users *users);
 struct symbols *symbols_free(struct symbols *symbols);
 
 /*

@@ -39,8 +39,8 @@ bool tree_is_lockable(const struct node *node);
 double tree_attributes_timeout(const struct node *node);
 
 /*
- * The mode or the owner of the node's object has changed: the kernel forgets what it
- * knows of the object's files. To be called before the change is answered.
+ * The mode or the owner of the node's object has changed: the kernel forgets the
+ * attributes of the object's files. To be called before the change is answered.
  */
 void tree_invalidate(struct view *view, const struct node *node);
 

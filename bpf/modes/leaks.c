@@ -29,12 +29,12 @@ struct view {
 	size_t n;
 	uint64_t now;
 	/* Of these, mappings and handles of physical memory, by the memory. */
-	const struct held **users;
-	size_t n_users;
+	const struct held **of_memory;
+	size_t n_of_memory;
 };
 
 /* Mappings come before handles. */
-static int compare_users(const void *a, const void *b)
+static int compare_of_memory(const void *a, const void *b)
 {
 	const struct held *x = *(const struct held *const *)a,
 			  *y = *(const struct held *const *)b;
@@ -48,34 +48,36 @@ static int compare_users(const void *a, const void *b)
 
 /* A process may have as many as the ledger has room for. Returns: false without memory.
  */
-static bool users_sort(struct view *view)
+static bool of_memory_sort(struct view *view)
 {
-	view->users = calloc(view->n + 1, sizeof(*view->users));
-	view->n_users = 0;
-	for (size_t i = 0; view->users && i < view->n; i++)
+	view->of_memory = calloc(view->n + 1, sizeof(*view->of_memory));
+	view->n_of_memory = 0;
+	for (size_t i = 0; view->of_memory && i < view->n; i++)
 		if (view->held[i].key.space == SPACE_MAPPING ||
 		    view->held[i].key.space == SPACE_HANDLE)
-			view->users[view->n_users++] = &view->held[i];
-	if (view->n_users)
-		qsort(view->users, view->n_users, sizeof(*view->users), compare_users);
-	return view->users;
+			view->of_memory[view->n_of_memory++] = &view->held[i];
+	if (view->n_of_memory)
+		qsort(view->of_memory, view->n_of_memory, sizeof(*view->of_memory),
+		      compare_of_memory);
+	return view->of_memory;
 }
 
 /* The first mapping of physical memory, or else a handle. NULL: there is neither. */
-static const struct held *user_of(const struct view *view, uint64_t physical)
+static const struct held *first_of_memory(const struct view *view, uint64_t physical)
 {
-	size_t first = 0, n = view->n_users;
+	size_t first = 0, n = view->n_of_memory;
 
 	while (n > 0) {
-		if (view->users[first + n / 2]->entry.physical < physical) {
+		if (view->of_memory[first + n / 2]->entry.physical < physical) {
 			first += n / 2 + 1;
 			n -= n / 2 + 1;
 		} else {
 			n /= 2;
 		}
 	}
-	return first < view->n_users && view->users[first]->entry.physical == physical
-		       ? view->users[first]
+	return first < view->n_of_memory &&
+			       view->of_memory[first]->entry.physical == physical
+		       ? view->of_memory[first]
 		       : NULL;
 }
 
@@ -94,9 +96,9 @@ static bool is_listed(const struct view *view, const struct held *held)
 		return false;
 	if (held->key.space != SPACE_PHYSICAL || held->entry.memory != MEMORY_IMPORTED)
 		return true;
-	const struct held *user = user_of(view, held->key.address);
+	const struct held *first = first_of_memory(view, held->key.address);
 
-	return !user || user->key.space != SPACE_MAPPING;
+	return !first || first->key.space != SPACE_MAPPING;
 }
 
 static int compare_ages(const void *a, const void *b)
@@ -110,12 +112,12 @@ static int compare_ages(const void *a, const void *b)
 /* The address of memory of cuMemCreate(): the first mapping, else the handle. */
 static uint64_t address_of(const struct view *view, const struct held *held)
 {
-	const struct held *user;
+	const struct held *first;
 
 	if (held->key.space != SPACE_PHYSICAL)
 		return held->key.address;
-	user = user_of(view, held->key.address);
-	return user ? user->key.address : 0;
+	first = first_of_memory(view, held->key.address);
+	return first ? first->key.address : 0;
 }
 
 static double age_s(const struct view *view, const struct held *held)
@@ -280,9 +282,9 @@ static bool print_list(const struct view *view)
 
 static bool print_process(struct view *view)
 {
-	bool some = users_sort(view) && print_list(view);
+	bool some = of_memory_sort(view) && print_list(view);
 
-	free(view->users);
+	free(view->of_memory);
 	return some;
 }
 

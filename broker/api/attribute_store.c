@@ -21,10 +21,10 @@
 #include "model/location.h"
 #include "model/owner.h"
 #include "model/registry.h"
-#include "op/op.h"
 #include "model/save.h"
 #include "model/save_stream.h"
 #include "model/stream.h"
+#include "op/op.h"
 #include "process/broker.h"
 
 #define PRIORITY_MAX 1000

@@ -115,32 +115,24 @@ void text_fold(struct text *text, size_t column, size_t indent, const char *word
 	text_add(text, "\n", 1);
 }
 
-/* How many bytes follow the first of a character of UTF-8; -1: it is none. */
-static int n_following(unsigned char first)
+/* Returns: the bytes of the first character; 0: they are not UTF-8, or more than needed.
+ */
+static size_t character_parse(const char *bytes, size_t n, uint32_t *ret_character)
 {
-	if (first < 0x80)
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char first = (unsigned char)bytes[0];
+	const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+	uint32_t character = length == 1 ? first : first & (0x7fu >> length);
+
+	if (length > n || (first >= 0x80 && first < 0xc2) || first > 0xf4)
 		return 0;
-	if (first < 0xc2 || first > 0xf4)
-		return -1;
-	return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-}
-
-/* Returns: the character's bytes; 0: it is not UTF-8, or longer than needed. */
-static int character_parse(const unsigned char *at, uint32_t *ret_character)
-{
-	static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
-	int n = n_following(*at);
-	uint32_t character = n > 0 ? *at & (0x3fu >> n) : *at;
-
-	for (int i = 1; i <= n; i++) {
-		if ((at[i] & 0xc0) != 0x80)
+	for (size_t i = 1; i < length; i++) {
+		if ((bytes[i] & 0xc0) != 0x80)
 			return 0;
-		character = character << 6 | (at[i] & 0x3fu);
+		character = character << 6 | (bytes[i] & 0x3fu);
 	}
-	if (n < 0 || character < least[n])
-		return 0;
 	*ret_character = character;
-	return n + 1;
+	return character < least[length] ? 0 : length;
 }
 
 /* Characters that a text has for no reader: they do something to what is around them. */
@@ -170,19 +162,27 @@ static bool character_is_plain(uint32_t character)
 	return true;
 }
 
+size_t character_look(const char *bytes, size_t n, bool *ret_plain)
+{
+	uint32_t character = 0;
+	const size_t length = character_parse(bytes, n, &character);
+
+	*ret_plain = length && character_is_plain(character);
+	return length;
+}
+
 bool string_is_plain(const char *string)
 {
-	const unsigned char *at = (const unsigned char *)string;
+	size_t n = strlen(string);
+	bool plain = true;
 
-	while (*at) {
-		uint32_t character = 0;
-		int length = character_parse(at, &character);
+	while (plain && n > 0) {
+		const size_t length = character_look(string, n, &plain);
 
-		if (!length || !character_is_plain(character))
-			return false;
-		at += length;
+		string += length;
+		n -= length;
 	}
-	return true;
+	return plain;
 }
 
 void string_unescape(char *string)

@@ -39,9 +39,16 @@ void text_add_number(struct text *text, uint64_t number);
 void text_fold(struct text *text, size_t column, size_t indent, const char *words);
 
 /*
+ * Looks at the first of n bytes, one at least. *ret_plain: whether a character there may
+ * stand in a plain string. Returns: the bytes of the character; 0: they are not UTF-8.
+ */
+size_t character_look(const char *bytes, size_t n, bool *ret_plain);
+
+/*
  * Whether a string is UTF-8 without control characters, separators of lines (U+2028,
- * U+2029), and characters that change the direction of writing. U+0080 to U+009F are
- * control characters, too: terminals obey them, and some the bytes 0x80 to 0x9f alone.
+ * U+2029), and characters without a width or for the direction of writing. U+0080 to
+ * U+009F are control characters, too: terminals obey them, and some the bytes 0x80 to
+ * 0x9f alone.
  */
 bool string_is_plain(const char *string);
 

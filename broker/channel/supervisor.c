@@ -46,7 +46,7 @@ static int channel_start_process(struct channel *channel)
 	struct process_record *record = NULL;
 	_cleanup_close_ int pidfd = -1;
 	pid_t pid;
-	int r = 0;
+	int r;
 
 	r = worker_spawn(&channel->config, channel->worker_socket, channel->worker_urgent,
 			 &pid);

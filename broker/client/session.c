@@ -238,16 +238,14 @@ char *session_path(const struct gpumem *gpumem, const char *format, ...)
 	_cleanup_free_ char *file = NULL;
 	char *path = NULL;
 	va_list args;
-	int n;
 
 	va_start(args, format);
-	n = vasprintf(&file, format, args);
-	va_end(args);
-	if (n < 0) {
+	if (vasprintf(&file, format, args) < 0)
 		file = NULL;
+	va_end(args);
+	if (!file || asprintf(&path, "%s/%s", gpumem->mount, file) < 0)
 		return NULL;
-	}
-	return asprintf(&path, "%s/%s", gpumem->mount, file) < 0 ? NULL : path;
+	return path;
 }
 
 /* ---- sentences ---- */

@@ -335,7 +335,9 @@ static bool alloc_request_will_never_fit(const struct alloc_request *alloc)
 	       allocation->size > registry->device_at[allocation->device]->memory_total;
 }
 
-/* Only the driver's answer to the broker counts: a worker may say what its user likes. */
+/* Only the driver's answer to the broker counts: users may have their worker say
+ * anything.
+ */
 static void alloc_request_tried(struct alloc_request *alloc)
 {
 	const struct allocation *allocation = alloc->allocation;

@@ -78,19 +78,21 @@ struct revision {
 	struct op *ready;
 };
 
-/* The worker may have the memory by the rights of the group, or of others. */
-static bool guest_is_concerned(const struct revision *revision,
-			       const struct worker *worker)
+/*
+ * The worker may have the memory by the rights of the group, or of others; or before a
+ * seal, for writing.
+ */
+static bool guest_is_concerned(const struct revision *revision, struct worker *worker)
 {
 	const struct rights before = revision->before;
 	const struct allocation *allocation = revision->allocation;
 
+	if (worker->owner->uid == 0)
+		return false;
 	if (revision->seals)
-		return worker->owner->uid != 0 &&
-		       !worker_is_reader((struct worker *)worker, allocation->block);
-	return worker->owner->uid != 0 &&
-	       (worker->owner == before.owner || before.gid != allocation->gid ||
-		(before.mode ^ allocation->mode) & 066);
+		return !worker_is_reader(worker, allocation->block);
+	return worker->owner == before.owner || before.gid != allocation->gid ||
+	       (before.mode ^ allocation->mode) & 066;
 }
 
 /*

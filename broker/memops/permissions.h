@@ -19,9 +19,9 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	      struct op **ready, struct refusal *refusal);
 
 /*
- * Before a seal: takes the memory away from workers of guests that have it for writing.
- * Later reads wait for that, for as long as other guests' kernels may run after a chmod.
- * Returns: 0; -ENOMEM. Then call op_start(). Under registry.lock.
+ * Before a seal: workers of guests with a mapping for writing lose the memory. Later
+ * reads wait until the workers have lost the memory, as long as writes wait after a
+ * chmod. Returns: 0; -ENOMEM. Then call op_start(). Under registry.lock.
  */
 int guests_seal(struct broker *broker, struct allocation *allocation, struct op **ready);
 

@@ -41,9 +41,9 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 	       struct refusal *refusal);
 
 /*
- * The last step before seal(), for no allocation that may stay as it is: takes the memory
- * away from guests who have it for writing. Under registry.lock; then call op_start().
- * Returns: 0; -ENOMEM.
+ * The last step before seal(): workers of guests with a mapping for writing lose the
+ * memory. seal() must follow, since later reads wait. Under registry.lock; then call
+ * op_start(). Returns: 0; -ENOMEM.
  */
 int seal_prepare(struct broker *broker, struct allocation *allocation, struct op **ready,
 		 struct refusal *refusal);

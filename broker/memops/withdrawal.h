@@ -41,8 +41,8 @@ int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		   struct op **ready);
 
 /*
- * Takes memory away from the op's worker which is mapped there otherwise than the op
- * needs it: guest_is_barred() is true then. Returns: 0; -ENOMEM with a refusal. Under
+ * Takes memory away from the op's worker where the op needs another mapping than the
+ * worker has: guest_is_barred() is true then. Returns: 0; -ENOMEM with a refusal. Under
  * registry.lock, from begin(), with the writable uses marked.
  */
 int guest_map_anew(struct op *op, struct refusal *refusal);

@@ -117,7 +117,7 @@ struct allocation {
 	bool restoring : 1;	 /* another process of the worker is making the allocation
 				    again */
 	bool orphans_write : 1;	 /* its rights have changed since workers of the last
-				    broker  had it, which may still write
+				    broker had it, which may still write
 				    (process/orphans.h) */
 	bool release_parked : 1; /* the op of `release` waits for the last lease and
 				departing process */

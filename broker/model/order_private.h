@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order of uses, for the files that keep it: works come, are sent and end (order.c);
- * works that have not begun leave (order_leave.c).
+ * Shared by the parts of the order: works come, are sent and end (order.c); works that
+ * have not begun leave (order_leave.c).
  */
 #pragma once
 

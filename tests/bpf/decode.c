@@ -4,6 +4,7 @@
  */
 #include "decode.h"
 #include "function.h"
+#include "user.h"
 
 #include <criterion/criterion.h>
 #include <gpumem/cuda.h>
@@ -211,7 +212,8 @@ Test(decode, a_free_of_what_was_not_seen)
 
 Test(decode, names_of_functions_go_with_their_process)
 {
-	struct functions *functions = functions_new();
+	struct traced_users users = { 0 };
+	struct functions *functions = functions_new(&users);
 	struct record_text get = {
 		.record = { .type = RECORD_TEXT,
 			    .call = CALL_cuLibraryGetKernel,
@@ -234,4 +236,5 @@ Test(decode, names_of_functions_go_with_their_process)
 	functions_forget(functions, 1);
 	cr_expect_null(function_name(functions, 1, 0x77));
 	functions_free(functions);
+	users_deinit(&users);
 }

@@ -3,6 +3,7 @@
 #include "function.h"
 
 #include "call.h"
+#include "user.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -10,16 +11,18 @@
 
 #define NAMES_MAX 100000
 
+static struct traced_users users;
 static struct functions *functions;
 
 static void set_up(void)
 {
-	functions = functions_new();
+	functions = functions_new(&users);
 }
 
 static void tear_down(void)
 {
 	functions_free(functions);
+	users_deinit(&users);
 }
 
 TestSuite(functions, .init = set_up, .fini = tear_down);

@@ -4,6 +4,7 @@
 
 #include "base/def.h"
 #include "symboliser_child.h"
+#include "user.h"
 
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
@@ -18,6 +19,7 @@ __attribute__((constructor)) static void be_symboliser(int argc, char **argv)
 }
 
 static int map = -1;
+static struct traced_users users;
 static struct symbols *symbols;
 
 /* Writes a stack of this process with a single frame, under key 0. */
@@ -44,12 +46,13 @@ static void set_up(void)
 	if (map == -EPERM)
 		cr_skip_test("no privilege to make BPF maps");
 	cr_assert_geq(map, 0);
-	symbols = symbols_new(map);
+	symbols = symbols_new(map, &users);
 }
 
 static void tear_down(void)
 {
 	symbols = symbols_free(symbols);
+	users_deinit(&users);
 	closep(&map);
 }
 

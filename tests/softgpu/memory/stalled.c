@@ -3,9 +3,9 @@
  * Users who hold up the files and folders of their accounts, and users who lay out many
  * names: other users' calls end in time.
  *
- * A process that writes to a file, or lists a folder, has the kernel's lock of it until
- * the call ends. Here the call ends only with the process: the memory that it reads or
- * fills is a page that never comes.
+ * While a process writes to a file or lists a folder, the process has the kernel's lock
+ * of the file or folder. Here the buffer of the call is a page that never comes, so the
+ * call ends only with the process.
  */
 #include "conform.h"
 
@@ -110,7 +110,7 @@ static void directory_remove(void)
 
 TestSuite(stalled, .init = directory_make, .fini = directory_remove, .timeout = 60);
 
-/* A test that is skipped ends here, without its end. */
+/* Criterion does not run the .fini of a case that is skipped. */
 static void skip(const char *why)
 {
 	directory_remove();

@@ -3,16 +3,16 @@
  * What a process of root does in the accounts of other users: counts, moves managed pages
  * off a device, clears away what ended processes have left.
  *
- * A user can hold up each of these steps for any time. Whoever writes to a file, or lists
- * a folder, has the kernel's lock of it until the call has ended, and the call does not
- * end before the memory is there that it reads or fills (a page of FUSE, userfaultfd(2)).
- * So a thread of its own does these steps, and calls of the driver wait a moment for it.
- * As long as the thread is held up, calls get along without: the sums of other users are
- * believed then, and their managed pages stay.
+ * A user can hold up each of these steps for any time. A call that writes to a file, or
+ * lists a folder, has the kernel's lock of the file or folder until the call ends. If the
+ * buffer of the call is a page of FUSE or userfaultfd(2), the user says when. So a thread
+ * of its own does these steps, and calls of the driver wait a moment for the thread.
+ * Calls go on without a thread that is held up: then the sums of other users are
+ * believed, and managed pages of other users stay.
  *
- * The thread has the lock of one account at a time. The user who holds it up has nobody's
- * calls wait but the user's own; and the threads of other processes of root pass over the
- * account, whose lock is taken.
+ * The thread has the lock of one account at a time. A user who holds up the thread thus
+ * holds up nobody else's account, and threads of other processes of root pass over this
+ * one.
  *
  * The kernel ends no process before its threads: a process of root that is killed while
  * its thread is held up is there for so long.
