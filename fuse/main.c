@@ -314,13 +314,6 @@ static void learn_slow(void *userdata, const struct fuse_buf *request)
 	groups_learn(&server->view.groups, request);
 }
 
-static bool view_lives(void *userdata)
-{
-	const struct server *server = userdata;
-
-	return transport_lives(server->transport);
-}
-
 static int start_view(struct server *server)
 {
 	int error;
@@ -345,7 +338,7 @@ static int start_view(struct server *server)
 				      (struct transport_slow){ is_slow, learn_slow },
 				      on_answering, on_ended, server);
 	if (!error)
-		broker_watch_view(server->broker, view_lives, server);
+		broker_watch_view(server->broker, transport_lives, server->transport);
 	else
 		log_complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
 	return error;

@@ -302,8 +302,9 @@ static bool look_after(void *userdata)
 	return busy;
 }
 
-bool transport_lives(struct transport *transport)
+bool transport_lives(void *userdata)
 {
+	struct transport *transport = userdata;
 	struct pollfd requests = { .fd = fuse_session_fd(transport->session),
 				   .events = POLLIN };
 	bool lives;

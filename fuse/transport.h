@@ -40,10 +40,11 @@ void transport_pause(struct transport *transport);
 void transport_go_on(struct transport *transport);
 
 /*
- * Whether requests of the kernel are read since the last call, or none waits. While all
- * threads handle requests that do not end, none is read.
+ * For broker_watch_view(), with a struct transport: whether requests of the kernel were
+ * read since the last call, or none waits. While all threads handle requests that do not
+ * end, none is read.
  */
-bool transport_lives(struct transport *transport);
+bool transport_lives(void *userdata);
 
 /* While paused: how many slow requests are in hand. */
 unsigned int transport_n_left(struct transport *transport);

@@ -666,6 +666,15 @@ test_a_keeper_without_a_broker_ends_with_its_mount()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
+# hangs_and_is_followed PID: the broker is killed in the end, and the next has x.
+hangs_and_is_followed()
+{
+	is "$(timeout 60 ls "$O/allocations")" x
+	[ "$1" != "$(broker_pid)" ] || fail "broker $1 is still there"
+	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'
+	sed -i '/does nothing any more/d' "$T/own/stderr"
+}
+
 test_a_broker_that_hangs_is_followed()
 {
 	local broker
@@ -673,10 +682,7 @@ test_a_broker_that_hangs_is_followed()
 	say alloc 'x 1M'
 	broker=$(broker_pid)
 	stop "$broker"
-	is "$(timeout 60 ls "$O/allocations")" x
-	[ "$broker" != "$(broker_pid)" ] || fail "broker $broker is still there"
-	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'
-	sed -i '/does nothing any more/d' "$T/own/stderr"
+	hangs_and_is_followed "$broker"
 	end
 }
 
@@ -708,10 +714,7 @@ test_a_broker_that_reads_no_request_is_followed()
 	broker=$(broker_pid)
 	stop_the_reader "$broker" >"$T/reader" &
 	eventually "grep -q stopped '$T/reader'"
-	is "$(timeout 60 ls "$O/allocations")" x
-	[ "$broker" != "$(broker_pid)" ] || fail "broker $broker is still there"
-	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'
-	sed -i '/does nothing any more/d' "$T/own/stderr"
+	hangs_and_is_followed "$broker"
 	end
 }
 
