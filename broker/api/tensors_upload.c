@@ -85,11 +85,14 @@ static void replace(struct broker *broker, struct allocation *allocation,
 static int begin(struct broker *broker, const struct written *written,
 		 struct storing *storing, struct refusal *refusal)
 {
-	struct allocation *allocation = find(broker, written->token, refusal);
+	struct allocation *allocation = allocation_get(
+		broker->registry, written->token.slot, written->token.generation);
 
+	if (allocation)
+		strcpy(storing->name, allocation_name(allocation).text);
+	allocation = find(broker, written->token, refusal);
 	if (!allocation)
 		return -refusal->error;
-	strcpy(storing->name, allocation_name(allocation).text);
 	storing->allocation_size = allocation->size;
 	if (!written->size)
 		return 0;

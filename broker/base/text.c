@@ -141,15 +141,23 @@ static const struct {
 } unplain[] = {
 	{ 0, 0x1f }, /* control characters */
 	{ 0x7f, 0x9f },
+	{ 0x34f, 0x34f },     /* no width */
 	{ 0x61c, 0x61c },     /* directions of writing */
+	{ 0x115f, 0x1160 },   /* blank letters */
+	{ 0x17b4, 0x17b5 },   /* no width */
+	{ 0x180e, 0x180e },   /* no width */
 	{ 0x200b, 0x200b },   /* no width; joiners have a use in words */
 	{ 0x200e, 0x200f },   /* directions of writing */
 	{ 0x2028, 0x2029 },   /* separators of lines and paragraphs */
 	{ 0x202a, 0x202e },   /* directions of writing */
 	{ 0x2060, 0x206f },   /* no width, and directions of writing */
+	{ 0x3164, 0x3164 },   /* a blank letter */
 	{ 0xd800, 0xdfff },   /* halves of UTF-16 */
 	{ 0xfeff, 0xfeff },   /* no width */
+	{ 0xffa0, 0xffa0 },   /* a blank letter */
 	{ 0xfff9, 0xfffb },   /* marks of annotations */
+	{ 0x1bca0, 0x1bca3 }, /* no width */
+	{ 0x1d173, 0x1d17a }, /* no width */
 	{ 0xe0000, 0xe0fff }, /* tags, without a width */
 	{ 0x110000, UINT32_MAX },
 };

@@ -202,6 +202,23 @@ test_a_sealed_allocation_is_read_and_never_written()
 	done
 }
 
+test_tensors_refused_because_of_a_seal_name_the_allocation()
+{
+	echo 'x 4096' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/tensors", os.O_WRONLY | os.O_TRUNC)
+		os.write(fd, b"{}")
+		with open("allocations/x/sealed", "w") as file:
+		    file.write("1")
+		try:
+		    os.close(fd)
+		except OSError as error:
+		    print(errno.errorcode[error.errno])
+	EOF
+	)" EPERM
+	like "$(tail -n 1 errors)" 'allocations/x/tensors EPERM .*sealed'
+}
+
 test_a_seal_is_for_good()
 {
 	local seals

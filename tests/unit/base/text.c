@@ -147,6 +147,14 @@ Test(text, plain_is_utf_8_that_a_terminal_only_shows)
 		"\xe2\x81\xa0",
 		"\xef\xbb\xbf",
 		"\xf3\xa0\x81\x81",
+		"\xcd\x8f",
+		"\xe1\x85\x9f",
+		"\xe1\x9e\xb4",
+		"\xe1\xa0\x8e",
+		"\xe3\x85\xa4",
+		"\xef\xbe\xa0",
+		"\xf0\x9b\xb2\xa0",
+		"\xf0\x9d\x85\xb3",
 	};
 
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
