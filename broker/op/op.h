@@ -389,7 +389,7 @@ struct full_name op_allocation_name(const struct op *op);
 void op_describe(struct op *op, struct text *text);
 
 /*
- * Shared by op.c and submit.c: finds the needs of a request, and starts and clears the
+ * Shared by op.c, op_start.c and submit.c: finds the needs of a request, and starts and clears the
  * time limit, all under registry.lock; handles the reply; converts ready works to a list
  * of ops.
  */
@@ -398,6 +398,9 @@ void op_limit(struct op *op);
 void op_unlimit(struct op *op);
 void op_replied(struct request *request, const struct wire_reply *reply, bool lost);
 struct op *op_list(struct work *work);
+
+/* The op is out of the order: answers, and starts the ops that waited for this op. */
+void op_end(struct op *op, struct op *ready);
 
 /* Whether the op of the work is at the mover already and waits for nothing else. */
 bool op_is_soon_done(const struct work *work);
