@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/def.h"
 #include "base/hash.h"
+#include "base/user_errno.h"
 #include "groups.h"
 #include "signal_pending.h"
 #include "transport.h"
@@ -456,7 +457,7 @@ void request_wait(struct request *request)
 
 void reply_error(fuse_req_t req, int error)
 {
-	fuse_reply_err(req, -error);
+	fuse_reply_err(req, user_errno(-error));
 }
 
 void request_reply_error(struct request *request, int error, const void *bytes,

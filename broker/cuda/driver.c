@@ -51,7 +51,7 @@ static int driver_resolve(struct cuda_driver *driver, struct text *why)
 			text_printf(why,
 				    "%s has no %s: not a CUDA driver, or older than 12.2",
 				    driver->path, rows[call].symbol);
-			return -ENOSYS;
+			return -EOPNOTSUPP;
 		}
 		*driver_member(driver, call) = function;
 	}

@@ -45,8 +45,8 @@ struct cuda_driver {
  *
  * Returns: 0, or with a sentence in why:
  *   -ENOENT      the library can't be loaded
- *   -ENOSYS      a required symbol, named in the sentence, is missing
- *   -EOPNOTSUPP  the driver is older than CUDA 12.2
+ *   -EOPNOTSUPP  a required symbol, named in the sentence, is missing; or the driver is
+ *                older than CUDA 12.2
  *   -ENODEV      the driver finds no device
  *   -ENOMEM      no memory for the table
  *   or cuda_result_errno() of the result of cuInit

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "protocol/reply_values.h"
+#include "base/user_errno.h"
 #include "protocol/wire.h"
 
 bool wire_place_is_good(uint64_t source, uint64_t length)
@@ -83,7 +83,8 @@ const char *payload_check_open(const struct wire_request *request, const void *p
 
 const char *wire_check_told(const struct wire_file_told *told, uint64_t length)
 {
-	if (told->end >= N_WIRE_FILE_ENDS || told->error > ERRNO_MAX || !told->process)
+	if (told->end >= N_WIRE_FILE_ENDS || !user_errno_is_good(told->error) ||
+	    !told->process)
 		return "an impossible end of a file";
 	if (told->end == WIRE_FILE_DONE && told->bytes > length)
 		return "more bytes than there are";
@@ -101,7 +102,7 @@ const char *wire_check_piece(const struct wire_piece *piece, uint64_t size)
 
 const char *wire_check_piece_told(const struct wire_piece_told *told, uint64_t length)
 {
-	if (told->error > ERRNO_MAX)
+	if (!user_errno_is_good(told->error))
 		return "an impossible error";
 	return told->moved > length || (!told->error && told->moved != length)
 		       ? "a wrong length"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "protocol/reply_values.h"
 
+#include "base/user_errno.h"
 #include "protocol/wire.h"
 
 #include <gpumem/function.h>
@@ -120,7 +121,7 @@ const char *reply_values_file(const struct wire_request *request, const uint64_t
 {
 	uint32_t end = WIRE_FILE_END(value[1]), error = WIRE_FILE_ERROR(value[1]);
 
-	if (end >= N_WIRE_FILE_ENDS || error > ERRNO_MAX)
+	if (end >= N_WIRE_FILE_ENDS || !user_errno_is_good(error))
 		return "an impossible end of a file";
 	if (end == WIRE_FILE_OUT_OF_RANGE)
 		return value[0] > INT64_MAX ? "a file of an impossible size" : NULL;

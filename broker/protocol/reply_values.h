@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ERRNO_MAX 4095
 
 struct wire_request;
 

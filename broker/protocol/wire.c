@@ -14,6 +14,7 @@
 
 #include "cuda/driver.h"
 #include "protocol/payload.h"
+#include "base/user_errno.h"
 #include "protocol/reply_values.h"
 
 #include <gpumem/function.h>
@@ -549,7 +550,7 @@ const char *wire_check_payload(const struct wire_request *request, const void *p
 
 static const char *check_error(const struct wire_reply *reply)
 {
-	if (reply->error < 0 || reply->error > ERRNO_MAX)
+	if (!user_errno_is_good((uint32_t)reply->error))
 		return "an impossible error";
 	if (reply->call < -1 || reply->call >= CUDA_N_CALLS)
 		return "a call that does not exist";

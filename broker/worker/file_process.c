@@ -25,6 +25,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/user_errno.h"
 #include "protocol/wire.h"
 #include "worker/file.h"
 #include "worker/serve.h"
@@ -112,8 +113,8 @@ static struct wire_piece_told lane_move(const struct lane *lane,
 	session = session_take(piece->file);
 	if (!session)
 		return told;
-	told.error = (uint32_t)-file_move_piece(&session->file, piece, lane->memory,
-						lane->size, &told.moved);
+	told.error = (uint32_t)user_errno(-file_move_piece(
+		&session->file, piece, lane->memory, lane->size, &told.moved));
 	session_give(session);
 	return told;
 }
@@ -221,7 +222,7 @@ static void session_tell(const struct session *session, enum wire_file_end end, 
 		.process = sessions.process,
 		.file = session->number,
 		.end = end,
-		.error = (uint32_t)error,
+		.error = (uint32_t)user_errno(error),
 	};
 
 	record_send(session->job.fd, &told, sizeof(told));

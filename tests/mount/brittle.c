@@ -4,7 +4,8 @@
  * without a name, as NFS. Bytes of files named `broken` can't be read from the 8th MiB
  * on. A read of a file named `stuck` is never answered, nor is the flush of a file named
  * `clinging`: the folder then has a file of that name with `.in_hand` behind it, and
- *until this program is killed, nobody can end the process that asks.
+ * until this program is killed, nobody can end the process that asks. A read of a file
+ * named `error-N` fails with the error N.
  *
  *	brittle FOLDER MOUNTPOINT
  */
@@ -78,8 +79,12 @@ static int do_create(const char *path, mode_t mode, struct fuse_file_info *info)
 static int do_read(const char *path, char *bytes, size_t size, off_t offset,
 		   struct fuse_file_info *info)
 {
+	int error;
+
 	if (strstr(path, "stuck"))
 		never_answer(path);
+	if (sscanf(path, "/error-%d", &error) == 1)
+		return -error;
 	if (strstr(path, "broken") && offset + (off_t)size > BROKEN_FROM)
 		return -EIO;
 	return result(pread((int)info->fh, bytes, size, offset));

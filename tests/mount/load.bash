@@ -415,6 +415,30 @@ test_a_file_that_cannot_be_read_is_told_with_the_place()
 	brittle_unmount
 }
 
+# The kernel would take ENOSYS for an answer about all closes of the mount.
+test_a_file_without_reads_is_told_and_concerns_no_other_call()
+{
+	brittle_mount
+	file files/error-38 4096
+	echo 'x 4096' >control/alloc
+	refused EOPNOTSUPP 'load of x failed at byte 0 of .*: Operation not supported' "echo 'x path=$T/brittle/error-38' >control/load"
+	is "$(py "$T/brittle/error-38" <<-'EOF'
+		def told_by_close(path, text):
+		    fd = os.open(path, os.O_WRONLY)
+		    os.write(fd, text)
+		    try:
+		        os.close(fd)
+		    except OSError as error:
+		        print(errno.errorcode[error.errno])
+		# A line that fills its write and has no end is run by the close.
+		told_by_close("control/load", f"x path={sys.argv[1]}".rjust(4096).encode())
+		# of a length that the write does not look at
+		told_by_close("allocations/x/tensors", b"{".ljust(200000))
+	EOF
+	)" $'ENOTSUP\nEINVAL'
+	brittle_unmount
+}
+
 test_a_file_is_saved_where_each_file_needs_a_name()
 {
 	brittle_mount
