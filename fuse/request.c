@@ -34,6 +34,7 @@
 
 #define LOOK_MS	      100
 #define ENDING_MS     5000
+#define FOR_KERNEL_MS 5000
 
 #define WATCHED_USERS 4096
 
@@ -187,6 +188,16 @@ static void cancel_at_broker(struct request *request)
 	broker_interrupt(request->view->broker, &request->wait);
 }
 
+/*
+ * A thread of the kernel synchronizes a file for a program that has asked libaio. The end
+ * of that program waits for the answer, and the kernel says nothing of that end.
+ */
+static bool waits_too_long(const struct request *request, const char *status)
+{
+	return status_is_of_kernel(status) &&
+	       clock_ms() - request->armed_ms >= FOR_KERNEL_MS;
+}
+
 static bool has_signal(const struct request *request)
 {
 	_cleanup_free_ char *status = signal_status(fuse_req_ctx(request->req)->pid);
@@ -194,7 +205,7 @@ static bool has_signal(const struct request *request)
 	if (!status)
 		return true;
 	groups_note_status(request->view->requests.groups, uid_of(request), status);
-	return signal_ends_wait(status);
+	return signal_ends_wait(status) || waits_too_long(request, status);
 }
 
 /* Cancels a wanted request if a signal or the end wants that. requests.lock is held, and
@@ -440,6 +451,7 @@ void request_wait(struct request *request)
 	pthread_mutex_lock(&request->lock);
 	if (!request->answered) {
 		request->armed = true;
+		request->armed_ms = clock_ms();
 		pthread_mutex_lock(&requests->lock);
 		DL_APPEND(requests->waiting, request);
 		HASH_ADD(hh, requests->armed, unique, sizeof(request->unique), request);

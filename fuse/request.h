@@ -50,6 +50,7 @@ struct request {
 	pthread_mutex_t lock;
 	bool answered; /* lock */
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
+	int64_t armed_ms;
 	unsigned int n_refs;
 	uint64_t unique;
 	UT_hash_handle hh;	     /* in requests.armed */

@@ -50,6 +50,12 @@ bool signal_ends_wait(const char *status)
 	return has_no_files(status) || pending & (~idle | always);
 }
 
+/* All such threads are children of the second process, and none has memory. */
+bool status_is_of_kernel(const char *status)
+{
+	return strstr(status, "\nPPid:\t2\n") && !strstr(status, "\nVmSize:");
+}
+
 /* The file is as long as the thread has groups: thousands make many KiB. */
 char *signal_status(pid_t tid)
 {

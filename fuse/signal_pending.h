@@ -11,3 +11,6 @@ char *signal_status(pid_t tid);
 
 /* Says such a text that a pending signal ends the wait, or that the thread is ending? */
 bool signal_ends_wait(const char *status);
+
+/* Is such a text a thread of the kernel's own, which gets no signals? */
+bool status_is_of_kernel(const char *status);

@@ -5,17 +5,26 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/def.h"
+
+/* Only the first words are the broker's own: sentences have words of others in them. */
+static const char *behind_pid(const char *line)
+{
+	int n = 0, pid;
+
+	if (sscanf(line, "%*s uid=%*u pid=%d%n", &pid, &n) < 1 || pid != gettid() ||
+	    line[n] != ' ')
+		return NULL;
+	return line + n + 1;
+}
+
 static const char *sentence_of(const char *line, const char *file, int error)
 {
-	const char *name = strerrorname_np(error), *at;
+	const char *name = strerrorname_np(error), *at = behind_pid(line);
 	size_t n_path, n_file = strlen(file);
-	char pid[32];
 
-	snprintf(pid, sizeof(pid), " pid=%d ", gettid());
-	at = strstr(line, pid);
 	if (!at || !name)
 		return NULL;
-	at += strlen(pid);
 	n_path = strcspn(at, " ");
 	if (n_path < n_file || strncmp(at + n_path - n_file, file, n_file) != 0 ||
 	    (n_path > n_file && at[n_path - n_file - 1] != '/'))
@@ -30,10 +39,12 @@ static const char *sentence_of(const char *line, const char *file, int error)
 bool error_line_find(const char *errors, const char *file, int error,
 		     struct text *sentence)
 {
+	_cleanup_free_ char *line = NULL;
 	FILE *lines = fopen(errors, "re");
-	char line[1024], newest[512] = "";
+	char newest[512] = "";
+	size_t size = 0;
 
-	while (lines && fgets(line, sizeof(line), lines)) {
+	while (lines && getline(&line, &size, lines) > 0) {
 		const char *found;
 
 		line[strcspn(line, "\n")] = '\0';

@@ -141,6 +141,7 @@ static const struct {
 } unplain[] = {
 	{ 0, 0x1f }, /* control characters */
 	{ 0x7f, 0x9f },
+	{ 0xad, 0xad },	      /* a hyphen that is not shown */
 	{ 0x34f, 0x34f },     /* no width */
 	{ 0x61c, 0x61c },     /* directions of writing */
 	{ 0x115f, 0x1160 },   /* blank letters */

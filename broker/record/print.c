@@ -68,7 +68,7 @@ static void print_allocation(const void *record, struct text *text)
 	if (allocation->flags & RECORD_FREED)
 		text_printf(text, ", freed");
 	if (allocation->flags & RECORD_WITHDRAWING)
-		text_printf(text, ", is being taken from workers");
+		text_printf(text, ", workers from which it was taken may still have it");
 }
 
 static void print_folder(const void *record, struct text *text)

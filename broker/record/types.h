@@ -121,7 +121,8 @@ enum allocation_record_flag {
 	RECORD_UNTIL = 1 << 6,	    /* had `until=` */
 	RECORD_NEVER_LENT = 1 << 7, /* the opposite of struct allocation's `lent` */
 	RECORD_LENT_TO_OTHERS = 1 << 8,
-	RECORD_WITHDRAWING = 1 << 9, /* a guest's worker may still have the memory */
+	RECORD_WITHDRAWING =
+		1 << 9, /* workers that have lost the right may still have it */
 };
 
 struct allocation_record {

@@ -185,6 +185,21 @@ test_sigkill_ends_the_wait_of_a_close()
 	inject
 }
 
+# A thread of the kernel waits in the program's place, and the end of the program for it.
+test_sigkill_ends_a_program_that_synchronizes_by_libaio()
+{
+	writes_and "
+synchronize_by_libaio(fd)
+print('asked', flush=True)
+signal.pause()"
+	eventually "grep -q asked '$T/wrote'"
+	kill -KILL $program
+	timeout 10 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
+	is "$(head -c 7 allocations/x/data)" written
+}
+
 test_sigstop_stops_and_the_command_is_done_once()
 {
 	local program

@@ -147,6 +147,7 @@ Test(text, plain_is_utf_8_that_a_terminal_only_shows)
 		"\xe2\x81\xa0",
 		"\xef\xbb\xbf",
 		"\xf3\xa0\x81\x81",
+		"\xc2\xad",
 		"\xcd\x8f",
 		"\xe1\x85\x9f",
 		"\xe1\x9e\xb4",

@@ -48,6 +48,14 @@ Test(pending, a_thread_without_descriptors_is_ending)
 	cr_assert(!signal_ends_wait("Name:\tx\nFDSize:\t64\nSigPnd:\t0\nSigBlk:\t0\n"));
 }
 
+Test(pending, threads_of_the_kernel_have_no_memory)
+{
+	cr_assert(status_is_of_kernel("Name:\tkworker\nPPid:\t2\nFDSize:\t64\n"));
+	cr_assert(!(status_is_of_kernel(
+		"Name:\tx\nPPid:\t2\nFDSize:\t64\nVmSize:\t    8 kB\n")));
+	cr_assert(!(status_is_of_kernel("Name:\tx\nPPid:\t20\nFDSize:\t64\n")));
+}
+
 Test(pending, those_ignored_by_default_never_do)
 {
 	static const int signals[] = { SIGCHLD, SIGURG, SIGWINCH, SIGCONT };

@@ -154,13 +154,18 @@ class Mount:
     def _sentence(self, file: str, error: OSError) -> str:
         """The broker's, from `errors`, about this thread's last use of the file."""
         name = errno.errorcode.get(error.errno or 0, "")
-        start = f" pid={threading.get_native_id()} {file} {name} "
+        own = [f"pid={threading.get_native_id()}", file, name]
+        said = []
         try:
             with builtins.open(f"{self.path}/errors", errors="replace") as errors:
-                said = [line.partition(start)[2] for line in errors if start in line]
+                for line in errors:
+                    # The first words are the broker's own.
+                    words = line.rstrip("\n").split(" ", 5)
+                    if words[2:5] == own:
+                        said.append(words[5])
         except OSError:
-            said = []
-        return said[-1].rstrip("\n") if said else f"{self.path}/{file}: {error.strerror}"
+            pass
+        return said[-1] if said else f"{self.path}/{file}: {error.strerror}"
 
     def alloc(
         self,
