@@ -2,6 +2,7 @@
 #include "install_paths.h"
 
 #include "base/def.h"
+#include "base/proc.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -26,11 +27,10 @@ static const struct place worker = {
 static char *place_find(const struct place *place)
 {
 	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	_cleanup_free_ char *built = NULL;
 	char *slash;
 
-	self[MAX(length, (ssize_t)0)] = '\0';
+	(void)proc_readlink("self/exe", self, sizeof(self));
 	slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';

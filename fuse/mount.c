@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "mount.h"
 
+#include "base/proc.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +89,7 @@ static int try_directory(const char *path)
 /* Whether a broker is mounted right there. */
 static bool is_served(const char *path)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	FILE *mounts = proc_fopen("self/mounts");
 	const struct mntent *entry;
 	bool served = false;
 

@@ -79,7 +79,7 @@ static int cgroup_find(const char *path, char file[2 * CGROUP_PATH_MAX])
 	size_t size = 0;
 	FILE *stream;
 
-	stream = fopen("/proc/self/mountinfo", "re");
+	stream = proc_fopen("self/mountinfo");
 	if (!stream)
 		return -EOPNOTSUPP;
 	while (!found && getline(&line, &size, stream) > 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/descriptor.h"
+#include "base/proc.h"
 
 #include <stdio.h>
 #include <sys/eventfd.h>
@@ -16,7 +17,7 @@ static uint64_t mappings_most(void)
 
 	if (number)
 		return number;
-	file = fopen("/proc/sys/vm/max_map_count", "re");
+	file = proc_fopen("sys/vm/max_map_count");
 	if (!file || fscanf(file, "%llu", &number) != 1 || !number)
 		number = UINT32_MAX;
 	if (file)

@@ -10,12 +10,11 @@
 /* Only the first words are the broker's own: sentences have words of others in them. */
 static const char *behind_pid(const char *line)
 {
-	int n = 0, pid;
+	int n = 0, pid = 0;
 
-	if (sscanf(line, "%*s uid=%*u pid=%d%n", &pid, &n) < 1 || pid != gettid() ||
-	    line[n] != ' ')
-		return NULL;
-	return line + n + 1;
+	if (sscanf(line, "%*s uid=%*u pid=%d%n", &pid, &n) < 1)
+		(void)sscanf(line, "%*s pid=%d%n", &pid, &n);
+	return pid == gettid() && line[n] == ' ' ? line + n + 1 : NULL;
 }
 
 static const char *sentence_of(const char *line, const char *file, int error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of the mount's `errors`: TIME uid=N pid=N FILE ERRNO sentence. */
+/* Lines of the mount's `errors`: TIME [uid=N] pid=N FILE ERRNO sentence. */
 #pragma once
 
 #include "base/text.h"

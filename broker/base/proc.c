@@ -50,3 +50,11 @@ FILE *proc_fopen(const char *path)
 		(void)take_fd(&fd);
 	return file;
 }
+
+bool proc_readlink(const char *path, char *text, size_t size)
+{
+	ssize_t n = readlinkat(proc_root(), path, text, size - 1);
+
+	text[MAX(n, (ssize_t)0)] = '\0';
+	return n > 0;
+}

@@ -92,15 +92,13 @@ struct process_identity process_identity(pid_t thread)
 	return (struct process_identity){ process_of_thread(thread), stat.st_uid };
 }
 
-/* A link of /proc as this process sees it; "" if it may not. */
-static void process_link(char text[256], pid_t pid, const char *name)
+/* Returns: false if this process may not see the link. */
+static bool process_link(char text[256], pid_t pid, const char *name)
 {
 	char path[64];
-	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	n = readlink(path, text, 255);
-	text[n < 0 ? 0 : n] = '\0';
+	snprintf(path, sizeof(path), "%d/%s", pid, name);
+	return proc_readlink(path, text, 256);
 }
 
 bool process_sees_our_files(pid_t thread)
@@ -109,9 +107,8 @@ bool process_sees_our_files(pid_t thread)
 	char theirs[256], ours[256];
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		process_link(theirs, thread, names[i]);
-		process_link(ours, getpid(), names[i]);
-		if (!*theirs || strcmp(theirs, ours) != 0)
+		if (!process_link(theirs, thread, names[i]) ||
+		    !process_link(ours, getpid(), names[i]) || strcmp(theirs, ours) != 0)
 			return false;
 	}
 	return true;

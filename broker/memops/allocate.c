@@ -92,9 +92,7 @@ static void alloc_request_done(struct alloc_request *alloc)
 		alloc_request_start(alloc);
 		return;
 	}
-	queue_leave(broker->reclaim, &alloc->place);
-	reclaim_leave(broker->reclaim, &alloc->waiter);
-	deadline_clear(broker, &alloc->deadline);
+	alloc_request_wait_no_more(alloc);
 	share_give(allocation->owner, SHARE_WAITS, alloc->pays_wait);
 	alloc->pays_wait = false;
 	completion = completion_take(&alloc->completion);
@@ -131,9 +129,7 @@ void alloc_request_drop(struct alloc_request *alloc)
 	struct broker *broker = alloc->broker;
 	struct allocation *allocation = alloc->allocation;
 
-	queue_leave(broker->reclaim, &alloc->place);
-	reclaim_leave(broker->reclaim, &alloc->waiter);
-	deadline_clear(broker, &alloc->deadline);
+	alloc_request_wait_no_more(alloc);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
 	share_give(allocation->owner, SHARE_WAITS, alloc->pays_wait);
@@ -523,8 +519,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	/* Nobody in the queue waits for memory of this owner. */
-	queue_leave(broker->reclaim, &alloc->place);
-	reclaim_leave(broker->reclaim, &alloc->waiter);
+	alloc_request_wait_no_more(alloc);
 	if (alloc_request_could_fit(alloc))
 		r = alloc_request_park(alloc, from);
 	if (r > 0) {

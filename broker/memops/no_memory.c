@@ -123,6 +123,13 @@ uint32_t alloc_request_parked_ms(const struct alloc_request *alloc)
 	return alloc->patient ? MIN(alloc->patience_ms, most) : most;
 }
 
+void alloc_request_wait_no_more(struct alloc_request *alloc)
+{
+	queue_leave(alloc->broker->reclaim, &alloc->place);
+	reclaim_leave(alloc->broker->reclaim, &alloc->waiter);
+	deadline_clear(alloc->broker, &alloc->deadline);
+}
+
 /* Returns: 0; -EBUSY when the owner has as many waiting as one may. */
 static int alloc_request_pay_wait(struct alloc_request *alloc)
 {
@@ -272,7 +279,7 @@ static void alloc_request_be_patient(struct alloc_request *alloc)
 	ending = broker->registry->shutting_down;
 	r = alloc_request_queue_up(alloc, &why);
 	if (r < 0)
-		queue_leave(broker->reclaim, &alloc->place);
+		alloc_request_wait_no_more(alloc);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == -EBUSY)
 		alloc_request_failed_share(alloc, EBUSY, text_string(&why));
@@ -314,8 +321,7 @@ void alloc_queues_end(struct broker *broker)
 			/* A request that tries just now finds out when it fails. */
 			if (queue_is_trying(place))
 				continue;
-			queue_leave(broker->reclaim, place);
-			deadline_clear(broker, &alloc->deadline);
+			alloc_request_wait_no_more(alloc);
 			completion_seal(alloc->completion);
 			alloc_request_run(alloc, alloc_request_ended);
 		}

@@ -21,6 +21,10 @@ struct broker;
  */
 int alloc_request_park(struct alloc_request *alloc, struct reclaim_from from);
 
+/* Before the request ends or goes on without a wait: nothing wakes it. Under
+ * registry.lock. */
+void alloc_request_wait_no_more(struct alloc_request *alloc);
+
 /* How long the request is parked at most. */
 uint32_t alloc_request_parked_ms(const struct alloc_request *alloc);
 

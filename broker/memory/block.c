@@ -15,6 +15,7 @@
 
 #include "base/descriptor.h"
 #include "base/huge_pages.h"
+#include "base/proc.h"
 #include "cuda/driver.h"
 #include "keep/keep.h"
 #include "memory/kept.h"
@@ -246,7 +247,7 @@ static int meminfo = -1;
 
 static void meminfo_open(void)
 {
-	meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+	meminfo = proc_open("meminfo", O_RDONLY);
 }
 
 /*

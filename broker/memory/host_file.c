@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/proc.h"
 
 void host_files_init(struct host_files *files)
 {
@@ -41,17 +42,12 @@ void host_file_refuse_holes(int fd)
 
 /* ---- opening ---- */
 
-/* The path by which this process opens its file anew. */
-struct file_path {
-	char text[32];
-};
-
-static struct file_path path_of(int fd)
+static int open_anew(int fd, int flags)
 {
-	struct file_path path;
+	char path[32];
 
-	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
-	return path;
+	snprintf(path, sizeof(path), "self/fd/%d", fd);
+	return proc_open(path, flags);
 }
 
 static bool is_same_file(int a, int b)
@@ -89,20 +85,19 @@ static int take_events(int events, int fd)
  */
 static int open_by_event(int events, int fd)
 {
-	const struct file_path path = path_of(fd);
 	int opened;
 
-	if (fanotify_mark(events, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, path.text) < 0)
+	if (fanotify_mark(events, FAN_MARK_ADD, FAN_OPEN, fd, NULL) < 0)
 		return -errno;
-	opened = open(path.text, O_RDONLY | O_CLOEXEC);
-	(void)fanotify_mark(events, FAN_MARK_REMOVE, FAN_OPEN, AT_FDCWD, path.text);
+	opened = open_anew(fd, O_RDONLY);
+	(void)fanotify_mark(events, FAN_MARK_REMOVE, FAN_OPEN, fd, NULL);
 	closep(&opened);
 	return take_events(events, fd);
 }
 
 int host_file_open(struct host_files *files, int fd, bool write)
 {
-	int opened = open(path_of(fd).text, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	int opened = open_anew(fd, write ? O_RDWR : O_RDONLY);
 
 	if (opened >= 0)
 		return opened;
@@ -125,7 +120,7 @@ void host_files_settle(struct host_files *files)
 /* Whether the kernel refuses a lease. An open of passthrough counts, too. */
 static bool lease_is_refused(int fd, int lease)
 {
-	int opened = open(path_of(fd).text, O_RDONLY | O_CLOEXEC);
+	int opened = open_anew(fd, O_RDONLY);
 	bool refused = opened < 0 || fcntl(opened, F_SETLEASE, lease) < 0;
 
 	closep(&opened);

@@ -829,6 +829,8 @@ test_a_run_that_fails_leaves_nothing()
 	echo '.version 8.0 nonsense' >bad.ptx
 	ends 1 "^gpumem: bad.ptx can't be loaded: " run bad.ptx
 	ends 1 "^gpumem: /etc/passwd can't be loaded: .*PTX" run /etc/passwd
+	truncate -s 1T huge.ptx
+	ends 1 '^gpumem: huge.ptx: File too large$' run huge.ptx
 	ends 1 'a launch needs grid= and block=, or elements=' run "$GPUMEM_KERNELS/saxpy.ptx" u32:4
 	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx"
 	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx" saxpy

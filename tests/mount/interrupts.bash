@@ -198,6 +198,20 @@ signal.pause()"
 	wait $program || true
 	inject
 	is "$(head -c 7 allocations/x/data)" written
+	# A line that fills its write and has no end is run by the fsync.
+	slow 30s
+	python3 -c "from syscalls import *
+fd = os.open('control/fill', os.O_WRONLY)
+os.write(fd, b'x u8:9'.rjust(4096))
+synchronize_by_libaio(fd)
+print('asked', flush=True)
+signal.pause()" >"$T/wrote" &
+	program=$!
+	eventually "grep -q asked '$T/wrote'"
+	kill -KILL $program
+	timeout 10 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
 }
 
 test_sigstop_stops_and_the_command_is_done_once()

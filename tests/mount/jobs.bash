@@ -516,6 +516,29 @@ test_a_line_is_passed_over_for_10_seconds_at_most()
 	eventually '[ -e allocations/large ]'
 }
 
+# The line's time is over while the device is asked how much is free.
+test_a_signal_during_a_try_ends_the_wait_once()
+{
+	full
+	echo 'small 16M' >control/alloc
+	inject 'delay=cuMemCreate@*=2s' 'delay=cuMemGetInfo_v2@*=5s'
+	py <<-'EOF'
+		import subprocess
+		waits = subprocess.Popen(["bash", "-c", "echo 'x 200M wait=4' >control/alloc"])
+		while "waiting 1" not in open("status").read().splitlines():
+		    time.sleep(0.01)
+		os.rmdir("allocations/small")
+		time.sleep(1)
+		waits.send_signal(signal.SIGTERM)
+		assert waits.wait() == -signal.SIGTERM
+		time.sleep(7)
+		assert "waiting 0" in open("status").read().splitlines()
+	EOF
+	inject
+	echo full >control/free
+	echo 'x 200M' >control/alloc
+}
+
 test_a_signal_ends_the_wait_and_the_name_is_free()
 {
 	full

@@ -200,11 +200,16 @@ int file_read(int folder, const char *file, struct text *text)
 
 	if (fd < 0)
 		return -errno;
-	while ((n = read(fd, bytes, sizeof bytes)) > 0)
+	while ((n = read(fd, bytes, sizeof bytes)) > 0) {
 		text_add(text, bytes, (size_t)n);
+		if (text_failed(text))
+			return -ENOMEM;
+		if (text->length > FILE_READ_MAX)
+			return -EFBIG;
+	}
 	if (n < 0)
 		return -errno;
-	return text_failed(text) ? -ENOMEM : 0;
+	return 0;
 }
 
 int mount_allocation(const struct mount *mount, const char *name)

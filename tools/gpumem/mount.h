@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <gpumem/gpumem.h>
+#include <gpumem/wire.h>
 
 struct mount {
 	struct gpumem *session;
@@ -46,7 +47,10 @@ void mount_why(const struct mount *mount, const char *file, int error, struct te
  */
 int mount_allocation(const struct mount *mount, const char *name);
 
-/* Adds a file below an open folder. Returns: 0; -errno. */
+/* What a file for file_read() may have: as much as an image. */
+#define FILE_READ_MAX WIRE_IMAGE_MAX
+
+/* Adds a file below an open folder. Returns: 0; -errno, -EFBIG for one that is too long. */
 int file_read(int folder, const char *file, struct text *text);
 
 /*

@@ -42,6 +42,7 @@ Test(error_line, the_newest_of_this_thread_with_file_and_error_is_found)
 	EXPECT(TIME " uid=0 pid=P control/alloc ENOMEM full\n" TIME
 		    " uid=0 pid=P /m/control/alloc ENOMEM fuller\n",
 	       "fuller");
+	EXPECT(TIME " pid=P control/alloc ENOMEM not root's\n", "not root's");
 	EXPECT(TIME " uid=0 pid=P control/alloc EINVAL wrong\n", "none");
 	EXPECT(TIME " uid=0 pid=P xcontrol/alloc ENOMEM full\n", "none");
 	EXPECT(TIME " uid=0 pid=P control/free ENOMEM full\n", "none");

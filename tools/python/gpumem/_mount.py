@@ -159,10 +159,11 @@ class Mount:
         try:
             with builtins.open(f"{self.path}/errors", errors="replace") as errors:
                 for line in errors:
-                    # The first words are the broker's own.
-                    words = line.rstrip("\n").split(" ", 5)
-                    if words[2:5] == own:
-                        said.append(words[5])
+                    # The first words are the broker's own; root's lines have a uid.
+                    words = line.rstrip("\n").split(" ")
+                    at = 2 if words[1].startswith("uid=") else 1
+                    if words[at : at + 3] == own:
+                        said.append(" ".join(words[at + 3 :]))
         except OSError:
             pass
         return said[-1] if said else f"{self.path}/{file}: {error.strerror}"
