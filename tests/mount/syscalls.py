@@ -3,6 +3,7 @@ call returned, or the name of its error."""
 import collections
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import select
@@ -97,6 +98,37 @@ def raw_write(fd, text):
 
 def raw_read(fd, size):
     return raw(libc.read, fd, ctypes.create_string_buffer(size), size)
+
+
+def memory_that_never_comes(size):
+    """Its address; who touches it waits until this process ends."""
+    userfaultfd, api, register, missing = 323, 0xC018AA3F, 0xC020AA00, 1
+    never = memory_that_never_comes
+    never.memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(never.memory))
+    never.fd = libc.syscall(userfaultfd, os.O_CLOEXEC)
+    fcntl.ioctl(never.fd, api, struct.pack("=QQQ", 0xAA, 0, 0))
+    fcntl.ioctl(never.fd, register, struct.pack("=QQQQ", address, size, missing, 0))
+    return address
+
+
+def keep_lock(folder):
+    """Two processes keep the folder's lock: one reads it, and one waits to change it."""
+    getdents64, size = 217, 65536
+    def reads():
+        memory = ctypes.c_void_p(memory_that_never_comes(size))
+        libc.syscall(getdents64, os.open(folder, os.O_RDONLY), memory, size)
+    def changes():
+        time.sleep(0.2)
+        attempt(os.mkdir, f"{folder}/x")
+    processes = []
+    for call in reads, changes:
+        processes.append(os.fork())
+        if not processes[-1]:
+            call()
+            os._exit(0)
+    time.sleep(0.5)
+    return processes
 
 
 def synchronize_by_libaio(fd):

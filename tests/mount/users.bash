@@ -695,6 +695,24 @@ test_all_next_brokers_know_from_whom_memory_is_being_taken()
 	end
 }
 
+# Others would wait for the lock of a folder that is named, and the broker with them.
+test_a_folder_of_proc_whose_lock_is_kept_keeps_no_open()
+{
+	needs_root 'keep a lock'
+	py <<-'EOF'
+		import subprocess
+		opener = subprocess.Popen(["bash", "-c", "read; exec 5<>control/load; echo opened"],
+		                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+		processes = keep_lock(f"/proc/{opener.pid}")
+		opener.stdin.write(b"\n")
+		opener.stdin.flush()
+		answered = select.select([opener.stdout], [], [], 5)[0]
+		for process in processes:
+		    os.kill(process, signal.SIGKILL)
+		assert answered, "the open waits for the lock"
+	EOF
+}
+
 # A publish that fails leaves all as it was.
 test_a_publish_that_fails_takes_nothing_from_guests()
 {
