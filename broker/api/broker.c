@@ -161,6 +161,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes->resume = op_resume;
 	clock_cond_init(&broker->processes->housekeeper_wake);
 	broker->processes->mover.staging.fd = -1;
+	outside_init(&broker->processes->outside);
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
 	leases_init(broker->leases, broker);
 	line_times_init(broker->line_times);

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/def.h"
@@ -51,7 +53,7 @@ bool cgroup_is_within(const char *path, const char *other)
  * The file of the cgroup in the file system of this line of mountinfo: ID PARENT DEVICE
  * ROOT MOUNTPOINT OPTIONS... - TYPE ... Returns: false when it does not show the cgroup.
  */
-static bool find_in_mount(char *line, const char *path, char file[2 * CGROUP_PATH_MAX])
+static bool find_in_mount(char *line, const char *path, char file[CGROUP_FILE_MAX])
 {
 	char *words[5], *rest = line;
 
@@ -68,11 +70,11 @@ static bool find_in_mount(char *line, const char *path, char file[2 * CGROUP_PAT
 		return false;
 	if (strcmp(words[3], "/") != 0)
 		path += strlen(words[3]);
-	return snprintf(file, (size_t)2 * CGROUP_PATH_MAX, "%s%s/cgroup.events", words[4],
-			path) < 2 * CGROUP_PATH_MAX;
+	return snprintf(file, (size_t)CGROUP_FILE_MAX, "%s%s/cgroup.events", words[4],
+			path) < CGROUP_FILE_MAX;
 }
 
-static int cgroup_find(const char *path, char file[2 * CGROUP_PATH_MAX])
+int cgroup_file(const char *path, char file[CGROUP_FILE_MAX])
 {
 	_cleanup_free_ char *line = NULL;
 	bool found = false;
@@ -88,26 +90,31 @@ static int cgroup_find(const char *path, char file[2 * CGROUP_PATH_MAX])
 	return found ? 0 : -EOPNOTSUPP;
 }
 
+int cgroup_open_known(const char *file)
+{
+	struct open_how how = {
+		.flags = O_RDONLY | O_CLOEXEC,
+		.resolve = RESOLVE_CACHED,
+	};
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, file, &how, sizeof(how));
+
+	if (fd >= 0)
+		return fd;
+	/* before Linux 5.12 */
+	return errno == EINVAL || errno == ENOSYS ? -EAGAIN : -errno;
+}
+
 /*
  * A cgroup that was removed and made again under the same name is another one. The thread
  * is in the cgroup of that name after the file was opened; if the file is of a cgroup
  * that was removed before, it can't be read.
  */
-int cgroup_open(pid_t thread, const char *path)
+bool cgroup_has(int fd, pid_t thread, const char *path)
 {
-	char file[2 * CGROUP_PATH_MAX], now[CGROUP_PATH_MAX];
-	int r, fd;
+	char now[CGROUP_PATH_MAX];
 
-	r = cgroup_find(path, file);
-	if (r < 0)
-		return r;
-	fd = open(file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (cgroup_of(thread, now) == 0 && strcmp(now, path) == 0 && !cgroup_is_over(fd))
-		return fd;
-	close(fd);
-	return -ESTALE;
+	return cgroup_of(thread, now) == 0 && strcmp(now, path) == 0 &&
+	       !cgroup_is_over(fd);
 }
 
 bool cgroup_is_over(int fd)

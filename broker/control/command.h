@@ -11,6 +11,7 @@
 #include "base/completion.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/workqueue.h"
 #include "control/line.h"
 #include "model/access.h"
 #include "model/object.h"
@@ -45,6 +46,7 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
+	struct task later; /* goes on with the line in the work queue */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;

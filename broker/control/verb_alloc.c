@@ -409,10 +409,11 @@ static void alloc_made(struct completion *completion, struct token token)
 }
 
 /*
- * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; negative, and
- * the command is answered.
+ * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; -EAGAIN: only
+ * with may_wait; negative, and the command is answered.
  */
-static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
+static int alloc_find_lifetime(struct command *command, struct alloc_line *line,
+			       bool may_wait)
 {
 	struct broker *broker = command->broker;
 	struct refusal refusal;
@@ -422,8 +423,16 @@ static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 	if (line->until < 0)
 		return 0;
 	if (line->until != LIFETIME_CLOSE) {
-		r = lifetime_get(broker, (enum lifetime_kind)line->until, command->caller,
-				 command->pid, line->cgroup, &line->lifetime, &refusal);
+		const struct lifetime_of of = {
+			.kind = (enum lifetime_kind)line->until,
+			.user = command->caller,
+			.thread = command->pid,
+			.cgroup = line->cgroup,
+		};
+
+		r = lifetime_get(broker, &of, may_wait, &line->lifetime, &refusal);
+		if (r == -EAGAIN)
+			return r;
 		/* Asked afterwards: a process that lives now was the one found. */
 		if (r == 0 && !command_writer_lives(command)) {
 			pthread_mutex_lock(&broker->registry->lock);
@@ -459,8 +468,6 @@ static struct allocation *alloc_begin(struct command *command, struct alloc_line
 	struct name_place place;
 	struct stream *stream;
 
-	if (alloc_find_lifetime(command, line) < 0)
-		return NULL;
 	pthread_mutex_lock(&registry->lock);
 	if (alloc_check(command, line, &stream) == 0 &&
 	    alloc_find_place(command, line->name, &place) == 0)
@@ -475,11 +482,30 @@ static struct allocation *alloc_begin(struct command *command, struct alloc_line
 	return allocation;
 }
 
-void verb_alloc(struct command *command)
+static void alloc_run(struct command *command, bool may_wait);
+
+static void alloc_run_again(struct task *task)
+{
+	struct command *command = container_of(task, struct command, later);
+
+	line_deinit(&command->line);
+	alloc_run(command, true);
+}
+
+/* A thread of the view waits for nothing. */
+static void alloc_run_later(struct command *command)
+{
+	command->later.run = alloc_run_again;
+	command->later.length = TASK_SLOW;
+	workqueue_add(command->broker->workqueue, command->caller->uid, &command->later);
+}
+
+static void alloc_run(struct command *command, bool may_wait)
 {
 	struct alloc_line line = { 0 };
 	struct refusal refusal;
 	struct alloc_request *alloc;
+	int r;
 
 	if (command_parse(command) < 0)
 		return;
@@ -492,6 +518,13 @@ void verb_alloc(struct command *command)
 		command_fail(command, ENOMEM, "no memory in the broker");
 		return;
 	}
+	r = alloc_find_lifetime(command, &line, may_wait);
+	if (r < 0)
+		free(alloc);
+	if (r == -EAGAIN)
+		alloc_run_later(command);
+	if (r < 0)
+		return;
 	alloc->broker = command->broker;
 	alloc->pid = command->pid;
 	alloc->completion = &command->completion;
@@ -504,4 +537,9 @@ void verb_alloc(struct command *command)
 		alloc_request_start(alloc);
 	else
 		free(alloc);
+}
+
+void verb_alloc(struct command *command)
+{
+	alloc_run(command, false);
 }

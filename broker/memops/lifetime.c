@@ -28,6 +28,7 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
+#include "process/processes.h"
 #include "record/records.h"
 #include "record/texts.h"
 
@@ -416,43 +417,68 @@ static int refuse_cgroup(pid_t thread, const char *path, int error,
 			      "until=cgroup: process %d is in %s, the root of all "
 			      "cgroups, which never ends; use until=exit",
 			      thread, path);
+	if (error == ETIMEDOUT || error == EBUSY)
+		return refuse(refusal, error,
+			      "until=cgroup: %s has not been found for %d s: a program "
+			      "keeps the lock of a folder on the way; use until=exit",
+			      path, OUTSIDE_MS / 1000);
 	return refuse(refusal, error, "until=cgroup: %s: %s", path, strerror(error));
 }
 
-/* Returns: a descriptor to watch; -errno with a sentence. */
-static int lifetime_open(enum lifetime_kind kind, pid_t thread, pid_t process,
-			 const char *cgroup, struct refusal *refusal)
+/* Returns: a descriptor to watch; -EAGAIN: only with a wait; -errno. */
+static int cgroup_open(struct processes *processes, uid_t uid, pid_t thread,
+		       const char *path, bool may_wait)
+{
+	char file[CGROUP_FILE_MAX];
+	int fd = cgroup_file(path, file) ?: cgroup_open_known(file);
+
+	if (fd == -EAGAIN && may_wait)
+		fd = outside_open(&processes->outside, processes->worker_program, uid,
+				  file);
+	if (fd < 0 || cgroup_has(fd, thread, path))
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+/* Returns: as lifetime_get(), a descriptor to watch. */
+static int lifetime_open(struct broker *broker, const struct lifetime_of *of,
+			 pid_t process, bool may_wait, struct refusal *refusal)
 {
 	int fd;
 
-	if (kind == LIFETIME_EXIT) {
-		fd = thread ? pidfd_open(process, 0) : -1;
-		return fd >= 0 ? fd : refuse_process(thread, errno, refusal);
+	if (of->kind == LIFETIME_EXIT) {
+		fd = of->thread ? pidfd_open(process, 0) : -1;
+		return fd >= 0 ? fd : refuse_process(of->thread, errno, refusal);
 	}
-	fd = cgroup ? cgroup_open(thread, cgroup) : -EOPNOTSUPP;
-	return fd >= 0 ? fd : refuse_cgroup(thread, cgroup, -fd, refusal);
+	fd = of->cgroup ? cgroup_open(broker->processes, of->user->uid, of->thread,
+				      of->cgroup, may_wait)
+			: -EOPNOTSUPP;
+	return fd >= 0 || fd == -EAGAIN
+		       ? fd
+		       : refuse_cgroup(of->thread, of->cgroup, -fd, refusal);
 }
 
-int lifetime_get(struct broker *broker, enum lifetime_kind kind,
-		 const struct caller *user, pid_t thread, const char *cgroup,
+int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_wait,
 		 struct lifetime **ret_lifetime, struct refusal *refusal)
 {
-	pid_t process = process_of_thread(thread);
+	const pid_t process = process_of_thread(of->thread);
 	struct registry *registry = broker->registry;
 	struct lifetime *lifetime = NULL;
 	char key[CGROUP_PATH_MAX + 32];
 	uint32_t record;
 	int fd, r = 0;
 
-	if (kind == LIFETIME_EXIT)
-		snprintf(key, sizeof(key), "%u %d", user->uid, process);
+	if (of->kind == LIFETIME_EXIT)
+		snprintf(key, sizeof(key), "%u %d", of->user->uid, process);
 	else
-		snprintf(key, sizeof(key), "%u %s", user->uid, cgroup ? cgroup : "");
+		snprintf(key, sizeof(key), "%u %s", of->user->uid,
+			 of->cgroup ? of->cgroup : "");
 	pthread_mutex_lock(&registry->lock);
 	lifetime = lifetime_find(broker, key);
 	pthread_mutex_unlock(&registry->lock);
 	if (!lifetime) {
-		fd = lifetime_open(kind, thread, process, cgroup, refusal);
+		fd = lifetime_open(broker, of, process, may_wait, refusal);
 		if (fd < 0)
 			return fd;
 		r = kept_add(broker->memory, RECORD_LIFETIME, fd, &record);
@@ -467,8 +493,8 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 			close(fd);
 			lifetime_unkeep(broker, record);
 		} else {
-			r = lifetime_watch(broker, kind, key, fd, record, user, &lifetime,
-					   refusal);
+			r = lifetime_watch(broker, of->kind, key, fd, record, of->user,
+					   &lifetime, refusal);
 		}
 		pthread_mutex_unlock(&registry->lock);
 	}

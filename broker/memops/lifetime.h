@@ -41,15 +41,22 @@ const char *lifetime_word(const struct allocation *allocation);
 /* Of a descriptor; to be ended with lifetime_end(). NULL: no memory. */
 struct lifetime *lifetime_new(struct broker *broker);
 
+/* Of the process of a thread, or of its cgroup. */
+struct lifetime_of {
+	enum lifetime_kind kind;
+	const struct caller *user; /* is charged for a descriptor */
+	pid_t thread;		   /* can't end meanwhile */
+	const char *cgroup;	   /* from cgroup_of(); NULL: none */
+};
+
 /*
- * Finds or makes the lifetime of the process of a thread, or of its cgroup (the path from
- * cgroup_of(), NULL: none). The thread can't end meanwhile. The user is charged for a
- * descriptor. No lock held.
+ * Finds or makes a lifetime. With may_wait the search for a cgroup may take seconds
+ * (process/outside.h). No lock held.
  *
- * Returns: 0; -errno with a sentence. *ret_lifetime is to be given to lifetime_unref().
+ * Returns: 0; -EAGAIN: only with may_wait; -errno with a sentence. *ret_lifetime is to be
+ * given to lifetime_unref().
  */
-int lifetime_get(struct broker *broker, enum lifetime_kind kind,
-		 const struct caller *user, pid_t thread, const char *cgroup,
+int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_wait,
 		 struct lifetime **ret_lifetime, struct refusal *refusal);
 
 /*

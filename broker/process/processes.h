@@ -6,6 +6,7 @@
 
 #include "process/broker.h"
 #include "process/output.h"
+#include "process/outside.h"
 #include "process/worker.h"
 
 struct checkpoint;
@@ -23,6 +24,7 @@ struct processes {
 	void (*resume)(struct work *works);
 
 	struct outputs outputs;
+	struct outside outside;
 	struct worker mover;
 
 	/* registry.lock */

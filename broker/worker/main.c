@@ -32,6 +32,7 @@
 #include "worker/checkpoint.h"
 #include "worker/driver_log.h"
 #include "worker/file_process.h"
+#include "worker/outside.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
 #include "worker/serve.h"
@@ -65,6 +66,7 @@ static const char *driver_path;
 static const char usage[] =
 	"Usage: gpumem-worker {--driver LIBRARY | --files} --parent PID [--name NAME]\n"
 	"                     [--mover | --uid UID --gid GID] [--idle SECONDS]\n"
+	"       gpumem-worker --open FILE\n"
 	"\n"
 	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 "
 	"and\n"
@@ -153,6 +155,7 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 		{ "idle", required_argument, NULL, 'i' },
 		{ "mover", no_argument, NULL, 'm' },
 		{ "name", required_argument, NULL, 'n' },
+		{ "open", required_argument, NULL, 'o' },
 		{ "parent", required_argument, NULL, 'p' },
 		{ "uid", required_argument, NULL, 'u' },
 		{ 0 },
@@ -181,6 +184,8 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 		case 'n':
 			arguments->name = optarg;
 			break;
+		case 'o':
+			outside_run(optarg);
 		case 'p':
 			arguments->parent = number_parse(optarg);
 			break;

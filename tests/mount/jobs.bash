@@ -219,6 +219,46 @@ test_until_takes_one_of_three_words()
 
 # ---- until=cgroup ----
 
+# Whoever lists a folder may keep its lock, and no signal ends the wait of others for it.
+test_a_cgroup_whose_lock_is_kept_keeps_nobody_else()
+{
+	local locker writers=()
+	needs_root 'keep a lock'
+	group_new job
+	mkfifo "$T/go"
+	for i in {1..8}; do
+		bash -c 'echo $$ >"$1/cgroup.procs"; read <"$2"; echo "x$3 4096 until=cgroup" >control/alloc' \
+			- "$G/job" "$T/go" $i 2>>"$T/refused" &
+		writers+=($!)
+	done
+	eventually "[ \$(wc -l <'$G/job/cgroup.procs') = 8 ]"
+	py "$G/job" <<-'EOF' &
+		processes = keep_lock(sys.argv[1])
+		print("kept", flush=True)
+		while os.path.exists(f"{os.environ['T']}/go"):
+		    time.sleep(0.05)
+		for process in processes:
+		    os.kill(process, signal.SIGKILL)
+	EOF
+	locker=$!
+	sleep 2
+	yes | head -n 8 >"$T/go"
+	for _ in {1..5}; do
+		timeout 2 ls allocations >/dev/null
+		sleep 0.3
+	done
+	echo 'y 4096' >control/alloc
+	for writer in "${writers[@]}"; do
+		fails "wait $writer"
+	done
+	is "$(ls allocations)" y
+	like "$(<errors)" 'ETIMEDOUT until=cgroup: .*/job has not been found for 2 s'
+	like "$(<errors)" 'EBUSY until=cgroup: .*/job has not been found for 2 s'
+	rm "$T/go"
+	wait $locker
+	writer 'x 4096 until=cgroup' "$G/job"
+}
+
 test_until_cgroup_frees_when_the_last_process_of_the_cgroup_ends()
 {
 	local other

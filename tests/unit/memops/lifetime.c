@@ -51,13 +51,15 @@ TestSuite(lifetime, .init = start, .fini = stop, .timeout = 60);
 static struct lifetime *lifetime_of_this_process(uid_t uid)
 {
 	const struct caller user = { .uid = uid, .gid = uid, .pid = getpid() };
+	const struct lifetime_of of = {
+		.kind = LIFETIME_EXIT,
+		.user = &user,
+		.thread = gettid(),
+	};
 	struct lifetime *lifetime = NULL;
 	struct refusal refusal;
 
-	cr_assert(eq(int,
-		     lifetime_get(broker, LIFETIME_EXIT, &user, gettid(), NULL, &lifetime,
-				  &refusal),
-		     0));
+	cr_assert(eq(int, lifetime_get(broker, &of, false, &lifetime, &refusal), 0));
 	return lifetime;
 }
 

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/outside.h"
+
+#include <errno.h>
+#include <gpumem/wire.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/def.h"
+
+void outside_init(struct outside *outside)
+{
+	pthread_mutex_init(&outside->lock, NULL);
+}
+
+/* Those whose lock has come. Under outside->lock. */
+static void late_reap(struct outside *outside)
+{
+	for (unsigned int i = outside->n_late; i-- > 0;) {
+		if (waitpid(outside->late[i].pid, NULL, WNOHANG) != 0)
+			outside->late[i] = outside->late[--outside->n_late];
+	}
+}
+
+static bool late_has(struct outside *outside, uid_t uid)
+{
+	bool has;
+
+	pthread_mutex_lock(&outside->lock);
+	late_reap(outside);
+	has = outside->n_late >= OUTSIDE_LATE;
+	for (unsigned int i = 0; i < outside->n_late; i++)
+		has |= outside->late[i].uid == uid;
+	pthread_mutex_unlock(&outside->lock);
+	return has;
+}
+
+/* The table has room for those, too, that began before it was full. */
+static void late_add(struct outside *outside, pid_t pid, uid_t uid)
+{
+	(void)kill(pid, SIGKILL);
+	pthread_mutex_lock(&outside->lock);
+	if (outside->n_late < ARRAY_SIZE(outside->late))
+		outside->late[outside->n_late++] = (struct late){ pid, uid };
+	pthread_mutex_unlock(&outside->lock);
+}
+
+static int start_with(const char *program, const char *path, int socket,
+		      posix_spawn_file_actions_t *actions, pid_t *ret_pid)
+{
+	const char *arguments[] = { program, "--open", path, NULL };
+	char *environment[] = { NULL };
+	int r;
+
+	r = posix_spawn_file_actions_adddup2(actions, socket, WIRE_SOCKET_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions, WIRE_SOCKET_FD + 1);
+	return r ? -r
+		 : -posix_spawn(ret_pid, program, actions, NULL, (char **)arguments,
+				environment);
+}
+
+static int start(const char *program, const char *path, int socket, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	int r;
+
+	r = -posix_spawn_file_actions_init(&actions);
+	if (r < 0)
+		return r;
+	r = start_with(program, path, socket, &actions, ret_pid);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+/* Returns: a descriptor; -EAGAIN: no answer yet; -errno. */
+static int take(int socket)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	int error = EIO, fd = -1;
+	struct iovec bytes = { &error, sizeof(error) };
+	struct msghdr message = {
+		.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header;
+	ssize_t length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (length < 0)
+		return -errno;
+	header = CMSG_FIRSTHDR(&message);
+	if (header)
+		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+	if (fd >= 0)
+		return fd;
+	return length == sizeof(error) && error ? -error : -EIO;
+}
+
+int outside_open(struct outside *outside, const char *program, uid_t uid,
+		 const char *path)
+{
+	_cleanup_close_ int ours = -1, theirs = -1;
+	int sockets[2], r;
+	pid_t pid;
+
+	if (late_has(outside, uid))
+		return -EBUSY;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return -errno;
+	ours = sockets[0];
+	theirs = sockets[1];
+	r = start(program, path, theirs, &pid);
+	if (r < 0)
+		return r;
+	closep(&theirs);
+	(void)poll(&(struct pollfd){ .fd = ours, .events = POLLIN }, 1, OUTSIDE_MS);
+	r = take(ours);
+	if (r == -EAGAIN) {
+		late_add(outside, pid, uid);
+		return -ETIMEDOUT;
+	}
+	(void)waitpid(pid, NULL, 0);
+	return r;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opens files whose folders any user may keep locked. Who looks up a name in such a
+ * folder waits for the lock, and no signal ends the wait: the broker could not even be
+ * ended. So a process of its own looks (worker/outside.h), for OUTSIDE_MS at most.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#define OUTSIDE_MS   2000
+#define OUTSIDE_LATE 16 /* processes that are late, of all users; one for each user */
+
+struct late {
+	pid_t pid;
+	uid_t uid;
+};
+
+struct outside {
+	pthread_mutex_t lock;
+	struct late late[2 * OUTSIDE_LATE]; /* lock */
+	unsigned int n_late;
+};
+
+void outside_init(struct outside *outside);
+
+/*
+ * Opens a file for reading, for a line of that user; program: a worker's. May take
+ * OUTSIDE_MS.
+ *
+ * Returns: a descriptor, owned by the caller; -ETIMEDOUT; -EBUSY while an earlier process
+ * of the user is late, or too many are; -errno of the open, or of the process's start.
+ */
+int outside_open(struct outside *outside, const char *program, uid_t uid,
+		 const char *path);
