@@ -116,9 +116,12 @@ test_holders_without_a_name_are_shown_as_such()
 	exec 5<>allocations/x/lease
 	printf ' a  b' >/proc/$pid/comm
 	exec 6<>allocations/y/lease
+	gpumem alloc z 4K >/dev/null
+	printf 'c(1) root' >/proc/$pid/comm
+	exec 7<>allocations/z/lease
 	is "$(gpumem ls --json | python3 -c 'import json, sys
 for row in json.load(sys.stdin)["allocations"]: print(row["name"], row["holders"])' | sort)" \
-		"x ?($pid)"$'\n'"y  a  b($pid)"
+		"x ?($pid)"$'\n'"y  a  b($pid)"$'\n'"z c_1_ root($pid)"
 }
 
 test_json_without_allocations_is_still_json()

@@ -453,6 +453,9 @@ static int take_lease(struct snapshot *snapshot, char *line)
 	allocation = line ? find(snapshot, object) : NULL;
 	if (!allocation)
 		return 0;
+	/* One holder shall not look like several. */
+	for (char *at = line; (at = strpbrk(at, "()"));)
+		*at = '_';
 	before = take_ptr(allocation->holders);
 	if (asprintf(&allocation->holders, "%s%s%s(%s)", before ?: "", before ? " " : "",
 		     *line ? line : "?", pid) >= 0)
