@@ -21,7 +21,6 @@ import gpumem
 from cases import bytes_at, eventually, need, patch, python, raises, read, run, skip
 
 
-
 def rule(*rules):
     """What the software GPU does wrong from now on: the options of tools/softgpu/options.h."""
     file = re.search(r"control=([^:]*)", os.environ.get("GPUMEM_SOFTGPU", ""))
@@ -30,6 +29,23 @@ def rule(*rules):
     with open(file[1] + ".new", "w") as new:
         new.write("".join(line + "\n" for line in rules))
     os.rename(file[1] + ".new", file[1])
+
+
+def by(uid, function):
+    """Another user's turn."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            function()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def header(rows):
@@ -455,6 +471,83 @@ def test_a_loader_that_does_not_end_is_waited_for_as_long_as_one_likes():
         same(numpy, arrays_of(numpy, found[0]), model(numpy))
 
 
+def test_the_part_of_a_stranger_is_not_waited_for():
+    if os.getuid() != 0:
+        raise skip("needs root: several users")
+
+    def refused(path, sentence, **options):
+        begin = time.monotonic()
+        with raises(errno.EEXIST, sentence):
+            gpumem.load(path, "llama", kind="host", timeout=20, **options)
+        assert time.monotonic() - begin < 10
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = f"{folder}/model.safetensors"
+        content = safetensors(path, {"w": ("U8", [8], b"12345678")})
+        by(4001, lambda: os.mkdir("allocations/llama.part"))
+        for options in ({}, {"trust": [4001]}):
+            by(4002, lambda: refused(path, "llama.part is a folder of uid 4001", **options))
+        os.rmdir("allocations/llama.part")
+
+        by(4001, lambda: gpumem.alloc("llama.part", 4096, kind="host"))
+        stranger = r"llama.part is there already, and belongs to uid 4001: .*trust=\[4001\]"
+        by(4002, lambda: refused(path, stranger))
+        refused(path, stranger)
+
+        def timed_out(**options):
+            with raises(errno.ETIMEDOUT, "llama is being loaded by another program, of uid 4001"):
+                gpumem.load(path, "llama", kind="host", timeout=0.1, **options)
+
+        by(4001, timed_out)
+        by(4002, lambda: timed_out(trust=[4001]))
+        os.chown(path, 4001, -1)
+        by(4002, timed_out)
+        os.chown(path, 0, -1)
+        os.rmdir("allocations/llama.part")
+
+        # A stranger's follows one that is waited for.
+        gpumem.alloc("llama.part", 4096, kind="host")
+        by(4001, lambda: gpumem.alloc("other", 4096, kind="host"))
+
+        def follow():
+            os.rename("allocations/llama.part", "allocations/old")
+            os.rename("allocations/other", "allocations/llama.part")
+
+        following = threading.Timer(0.2, follow)
+        following.start()
+        try:
+            refused(path, stranger)
+        except gpumem.Error as error:
+            raise AssertionError(error) from None
+        following.join()
+        # Nothing follows it.
+        freeing = threading.Timer(0.2, lambda: os.rmdir("allocations/llama.part"))
+        freeing.start()
+        with gpumem.load(path, "llama", kind="host", trust=[4001]) as m:
+            assert bytes(m.memoryview()) == content
+        freeing.join()
+
+
+def test_a_part_that_vanishes_between_two_looks_is_no_error():
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+        content = safetensors(path, {"w": ("U8", [8], b"12345678")})
+        gpumem.alloc("llama.part", 4096, kind="host")
+        alloc = gpumem.Mount.alloc
+
+        def late(mount, *arguments, **keys):
+            try:
+                return alloc(mount, *arguments, **keys)
+            except gpumem.Error:
+                os.rmdir("allocations/llama.part")
+                raise
+
+        gpumem.Mount.alloc = late
+        with gpumem.load(path, "llama", kind="host", timeout=0) as m:
+            assert bytes(m.memoryview()) == content
+
+
 def test_a_file_that_changes_while_it_is_loaded_is_not_published():
     numpy = need("numpy")
     command = gpumem.Mount.command
@@ -552,6 +645,123 @@ def test_files_that_are_not_safetensors_are_refused():
         assert gpumem.ls() == []
 
 
+def write_file(path, rows, data=b""):
+    """Writes a file with a header that may be wrong: rows, or its text."""
+    text = rows if isinstance(rows, bytes) else header(rows)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_only_a_regular_file_is_loaded():
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/fifo"
+        os.mkfifo(path)
+        signal.alarm(20)
+        for path in (path, "/dev/null"):
+            with raises(ValueError, f"^{path} is not a regular file"):
+                gpumem.load(path, "llama")
+        signal.alarm(0)
+        assert gpumem.ls() == []
+
+
+class no_allocation:
+    """with no_allocation(): nothing is allocated, not even for a moment."""
+
+    def __enter__(self):
+        self.alloc = gpumem.Mount.alloc
+        gpumem.Mount.alloc = lambda *_arguments, **_keys: sys.exit("something was allocated")
+
+    def __exit__(self, *_exception):
+        gpumem.Mount.alloc = self.alloc
+
+
+def test_a_header_that_lies_is_refused_before_anything_is_made():
+    good = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+    deep = b'{"w":' + b"[" * 100000 + b"]" * 100000 + b"}"
+    once = json.dumps(good).encode()
+    headers = [
+        (deep, "its header is wrong"),
+        ({"w": {**good, "data_offsets": [0, True]}}, "data_offsets is not a list of whole numbers"),
+        ({"w": {**good, "shape": [True]}}, "shape is not a list of whole numbers"),
+        ({"w": {**good, "shape": [1 << 64, 0], "data_offsets": [0, 0]}}, "shape is not a list"),
+        ({"w": {**good, "strides": [True]}}, "strides is not a list of whole numbers"),
+        ({"w": {**good, "shape": {}}}, "shape is not a list of whole numbers"),
+        ({"w": {**good, "dtype": 7}}, "dtype is not a string"),
+        ({"w": {**good, "kind": 7}}, "kind is not a string"),
+        ({"w": {**good, "alias": None}}, "alias is not a string"),
+        ({"w": good, "__metadata__": {"a": 7}}, "metadata is not a table of strings"),
+        ({"w": good, "__metadata__": [["a", "b"]]}, "metadata is not a table of strings"),
+        (b'{"w":' + once + b',"w":' + once + b"}", "'w' is there twice"),
+        (b'{"w":{"dtype":"U8",' + once[1:] + b"}", "'dtype' is there twice"),
+        (b'{"w":' + once + b',"__metadata__":{"a":"b","a":"b"}}', "'a' is there twice"),
+    ]
+    for half in ("\ud800", "\udfff", "a\0b"):
+        headers += [
+            ({half: good}, "can't be stored"),
+            ({"w": good, "x": {**good, "alias": half}}, "can't be stored"),
+            ({"w": good, "__metadata__": {half: "b"}}, "can't be stored"),
+            ({"w": good, "__metadata__": {"a": half}}, "can't be stored"),
+        ]
+    with tempfile.TemporaryDirectory() as folder, no_allocation():
+        path = f"{folder}/model.safetensors"
+        for rows, sentence in headers:
+            write_file(path, rows, bytes(8))
+            with raises(ValueError, "model.safetensors is not a safetensors file: .*" + sentence):
+                gpumem.load(path, "llama")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+        write_file(path, {"\U0001f600": good, "ü": good, "\ufffd": good}, b"x")
+        with gpumem.load(path, "llama", kind="host") as m:
+            assert list(m) == ["\U0001f600", "ü", "\ufffd"]
+
+
+def test_a_file_whose_tensors_are_all_empty_is_loaded():
+    numpy = need("numpy")
+    arrays = {"a": numpy.empty((0, 3), dtype="f4"), "b": numpy.empty(0, dtype="u1")}
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+        safetensors(path, arrays)
+        for kind in ("host", "device"):
+            for _ in range(2):
+                with gpumem.load(path, kind, kind=kind) as m:
+                    same(numpy, arrays_of(numpy, m), arrays)
+                    assert m.size == 1
+                    id = m.id
+            assert id == int(read(f"allocations/{kind}/id"))
+
+
+def test_messages_have_only_printable_characters():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.fsdecode(os.fsencode(folder) + b"/\x1b]0;x\7\n\xff\xe2\x80\xae\xc3\xbc a'\\.safetensors")
+        shown = r"/\x1b]0;x\x07\n\xff\u202eü a'\.safetensors"
+
+        def refused(expected):
+            try:
+                gpumem.load(path, "llama", kind="host")
+            except (ValueError, OSError) as error:
+                assert isinstance(error, expected), repr(error)
+                said = str(error)
+            assert shown in said and said.isprintable(), ascii(said)
+
+        os.mkfifo(path)
+        refused(ValueError)
+        os.unlink(path)
+        for rows in ({}, {"w": 7}, {"w": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}}, b"x"):
+            write_file(path, rows, bytes(8))
+            refused(ValueError)
+        safetensors(path, {"w": ("U8", [8], bytes(8))})
+        command = gpumem.Mount.command
+
+        def unlinked(mount, file, line):
+            answer = command(mount, file, line)
+            if file == "control/load":
+                os.unlink(path)
+            return answer
+
+        gpumem.Mount.command = unlinked
+        refused(gpumem.Error)
+
+
 def test_a_type_that_the_broker_does_not_know_is_refused_and_nothing_is_left():
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.safetensors"
@@ -618,21 +828,6 @@ def test_the_word_of_another_user_is_not_taken():
     numpy = need("numpy")
     if os.getuid() != 0:
         raise skip("needs root: several users")
-
-    def by(uid, function):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.setgroups([])
-                os.setgid(uid)
-                os.setuid(uid)
-                function()
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -869,6 +1064,11 @@ def test_what_cannot_be_published_is_refused_before_anything_is_made():
         gpumem.publish([good["w"]], "llama")
     with raises(ValueError, "nothing to publish"):
         gpumem.publish({}, "llama")
+    for half in ("\ud800", "a\0b"):
+        with raises(ValueError, "can't be stored"):
+            gpumem.publish({half: good["w"]}, "llama")
+        with raises(ValueError, "can't be stored"):
+            gpumem.publish(good, "llama", metadata={"step": half})
     with raises(TypeError, "metadata is a dict of strings"):
         gpumem.publish(good, "llama", metadata={"step": 7})
     assert gpumem.ls() == []

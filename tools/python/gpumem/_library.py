@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from typing import Union
 
 NAME = "libgpumem.so.0"
 
@@ -93,6 +94,12 @@ def check_again(function: Callable[..., int], *arguments: object) -> None:
     while (result := function(*arguments)) == -errno.EINTR:
         pass
     check(result)
+
+
+def printable(path: Union[str, bytes]) -> str:
+    """A path for a message: characters that are not printable are escaped."""
+    known = os.fsencode(path).decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in known)
 
 
 def text(value: object, what: str) -> bytes:

@@ -16,17 +16,18 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import json
+import math
 import os
 import re
 import signal
+import stat
 import time
 from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
 
 from . import _tensors
 from ._dtype import SIZES
 from ._folder import Folder, is_allocation
-from ._library import Error
+from ._library import Error, printable
 from ._map import Map
 from ._mount import Mount, Path, _use, command_again
 from ._part import Part
@@ -44,12 +45,22 @@ _PASSING = [
 _WAIT = 0.02  # seconds between two looks at another loader
 
 
+def _open_regular(path: str, flags: int) -> int:
+    """For open(), which would wait for a writer of a FIFO. open() itself refuses folders."""
+    at = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(at).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return at
+    os.close(at)
+    raise ValueError(f"{printable(path)} is not a regular file: load() has to know its size")
+
+
 class _File:
     """An open safetensors file."""
 
     def __init__(self, path: Path):
         self.path = os.path.realpath(path)
-        self.opened = builtins.open(self.path, "rb")
+        self.opened = builtins.open(self.path, "rb", opener=_open_regular)
         self.status = self._stat()
         # Within one tick of the clock two changes have the same time.
         if 0 <= time.time() - max(self.status.st_ctime, self.status.st_mtime) < _TICK:
@@ -73,28 +84,27 @@ class _File:
         text = self.opened.read(length) if length <= min(size - 8, _tensors.MAX_BYTES) else b""
         if not text.startswith(b"{"):
             raise self._unfit("it does not begin with a header")
+        path = os.fsencode(self.path).decode(errors="replace")  # JSON has characters only
         try:
-            rows = json.loads(text)
-            ends = [row["data_offsets"][1] for name, row in rows.items() if name != _tensors.METADATA]
-            self.size = max(ends, default=0)
-            table = _tensors.parse(text, self.size)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            table = _tensors.parse(text, math.inf)
+            end = max((t.offset + t.nbytes for t in table.tensors.values()), default=0)
+            metadata = {**table.metadata, SOURCE: path, VERSION: self.version}
+            self.pieces, tensors, self.size = _layout(table.tensors, end)
+            self.table = _tensors.text(tensors, metadata)
+        except ValueError as error:
             raise self._unfit(f"its header is wrong: {error}") from None
-        if not ends:
+        if not tensors:
             raise self._unfit("it has no tensors")
         self.begin = 8 + length
-        if self.begin + self.size > size:
+        if self.begin + end > size:
             raise self._unfit(
-                f"it is cut off: its tensors end at byte {self.begin + self.size}, the file at {size}"
+                f"it is cut off: its tensors end at byte {self.begin + end}, the file at {size}"
             )
-        path = os.fsencode(self.path).decode(errors="replace")  # JSON has characters only
-        self.metadata = {**table.metadata, SOURCE: path, VERSION: self.version}
-        self.pieces, self.tensors, self.size = _layout(table.tensors, self.size)
 
     def _unfit(self, why: str) -> ValueError:
         return ValueError(
-            f"{self.path} is not a safetensors file: {why}. For other files: gpumem.alloc() and "
-            f"gpumem.command('control/load', 'NAME path=FILE')"
+            f"{printable(self.path)} is not a safetensors file: {why}. For other files: "
+            f"gpumem.alloc() and gpumem.command('control/load', 'NAME path=FILE')"
         )
 
     def check(self) -> None:
@@ -104,7 +114,10 @@ class _File:
         except OSError:
             same = False
         if not same:
-            raise Error(errno.EAGAIN, f"{self.path} has changed while it was loaded: nothing is published")
+            raise Error(
+                errno.EAGAIN,
+                f"{printable(self.path)} has changed while it was loaded: nothing is published",
+            )
 
 
 class _Piece(NamedTuple):
@@ -121,7 +134,7 @@ def _layout(
     """As in the file, or, where a tensor lies at no multiple of its element's size, each
     tensor by itself."""
     if all(t.offset % SIZES.get(t.dtype, 1) == 0 for t in tensors.values()):
-        return [_Piece(0, 0, size)], dict(tensors), size
+        return [_Piece(0, 0, size)] if size else [], dict(tensors), size
     pieces, moved, end = [], {}, 0
     for name, tensor in tensors.items():
         pieces.append(_Piece(tensor.offset, end, tensor.nbytes))
@@ -211,6 +224,11 @@ class _Wanted(NamedTuple):
     trust: tuple[int, ...]
 
 
+def _is_believed(owner: int, file: _File, wanted: _Wanted) -> bool:
+    """Whether the word of that user is taken for the file."""
+    return owner in (os.getuid(), 0, file.status.st_uid, *wanted.trust)
+
+
 def _match(found: Published, file: _File, wanted: _Wanted) -> bool:
     """Whether it is the file's, and may be taken. Raises EEXIST for what is in the way."""
     name = wanted.name
@@ -229,7 +247,7 @@ def _match(found: Published, file: _File, wanted: _Wanted) -> bool:
             errno.EEXIST,
             f"{name} is there already, on device {found.device}: use a name for each device",
         )
-    if found.owner not in (os.getuid(), 0, file.status.st_uid, *wanted.trust):
+    if not _is_believed(found.owner, file, wanted):
         raise Error(
             errno.EEXIST,
             f"{name} is there already, and belongs to uid {found.owner}: take the word of that "
@@ -308,25 +326,46 @@ def _fill(mount: Mount, file: _File, name: str, part: Part) -> None:
             # In a container the broker sees other files than this program.
             _copy(file, part, piece)
     file.check()
-    part.write_tensors(_tensors.text(file.tensors, file.metadata))
+    part.write_tensors(file.table)
     part.publish(name)
 
 
-def _wait(mount: Mount, name: str, part: str, until: float) -> None:
-    """Waits for the end of another program's part."""
-    folder = f"{mount.path}/allocations/{part}"
+def _look_at_part(mount: Mount, part: str) -> Optional[os.stat_result]:
+    """Looks at the object called so, once: size and owner belong together. None: there is none."""
+    path = f"{mount.path}/allocations/{part}"
     try:
-        while True:
-            owner = os.stat(folder).st_uid
-            if time.monotonic() >= until:
-                raise Error(
-                    errno.ETIMEDOUT,
-                    f"{name} is being loaded by another program, of uid {owner}, which has not "
-                    f"finished in time: {folder}/progress says how far it is",
-                )
-            time.sleep(_WAIT)
-    except FileNotFoundError:
-        pass
+        return os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            return None
+        raise Error(error.errno, f"{path}: {error.strerror}") from None
+
+
+def _wait(mount: Mount, file: _File, wanted: _Wanted, part: str, until: float) -> None:
+    """Waits for the end of another program's part. Raises EEXIST for a folder, and for the
+    part of a user whose allocation would not be taken afterwards."""
+    name = wanted.name
+    while at := _look_at_part(mount, part):
+        owner = at.st_uid
+        if not is_allocation(at):
+            raise Error(
+                errno.EEXIST,
+                f"{part} is a folder of uid {owner}, and {name} can't be loaded under that "
+                f"name: remove the folder, or use another name",
+            )
+        if not _is_believed(owner, file, wanted):
+            raise Error(
+                errno.EEXIST,
+                f"{part} is there already, and belongs to uid {owner}: wait for that user and "
+                f"take the user's word with trust=[{owner}], or use another name",
+            )
+        if time.monotonic() >= until:
+            raise Error(
+                errno.ETIMEDOUT,
+                f"{name} is being loaded by another program, of uid {owner}, which has not "
+                f"finished in time: {mount.path}/allocations/{part}/progress says how far it is",
+            )
+        time.sleep(_WAIT)
 
 
 def load(
@@ -353,8 +392,8 @@ def load(
                  name of its own
     kind, tag, mode, map
                  as for alloc(), if the file is loaded now
-    timeout      seconds to wait for another program that is loading the same name;
-                 None: for ever
+    timeout      seconds to wait for another program that is loading the same name, if the
+                 word of its user is taken; None: for ever
     trust        uids: users whose word is taken for the file that they have loaded, beside
                  the caller, root and the owner of the file
     any_address, register
@@ -364,9 +403,9 @@ def load(
     was loaded from another file or an older version is replaced, and stays for the programs
     that have it mapped.
 
-    Errors: ValueError (not a safetensors file); OSError of the file; EEXIST (the name is
-    something else, or another user's); ETIMEDOUT; EAGAIN (the file has changed while it was
-    loaded: nothing is published); ENOMEM; those of map().
+    Errors: ValueError (not a safetensors file); OSError of the file; EEXIST (the name, or
+    NAME.part, is something else, or another user's); ETIMEDOUT; EAGAIN (the file has changed
+    while it was loaded: nothing is published); ENOMEM; those of map().
     """
     used, part = _use(mount), name + PART
     options = {"any_address": any_address, "register": register}
@@ -400,4 +439,4 @@ def load(
                         with Part(session, made) as opened:
                             _fill(session, file, name, opened)
                     continue
-        _wait(used, name, part, until)
+        _wait(used, file, wanted, part, until)

@@ -276,13 +276,15 @@ def publish(
     gpumem.map(name).torch() is the state_dict() in another program.
 
     Errors: TypeError (what is not such a tensor, or of a type that safetensors does not
-    have) and ValueError (nothing there, or tensors on several devices), before anything is
-    made; EEXIST (the name is something else); ENOMEM; ENODEV; those of map().
+    have) and ValueError (nothing there, tensors on several devices, or a name or word with a
+    NUL or half of a character), before anything is made; EEXIST (the name is
+    something else); ENOMEM; ENODEV; those of map().
     """
     used, part = _use(mount), name + PART
     sources = _sources(what)
     words = _words(metadata)
     tensors, size = _place(sources)
+    table = _tensors.text(tensors, words)
     found = find(used, name)
     if found and not found.is_set():
         raise Error(
@@ -297,7 +299,7 @@ def publish(
         )
         with Part(session, made) as opened:
             _fill(opened, made.kind, sources, tensors)
-            opened.write_tensors(_tensors.text(tensors, words))
+            opened.write_tensors(table)
             opened.publish(name)
             return allocation_in(opened.folder, name)
 

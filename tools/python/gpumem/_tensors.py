@@ -12,6 +12,7 @@ import errno
 import json
 import math
 import os
+import re
 from collections.abc import Mapping as Table
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 METADATA = "__metadata__"
 MAX_BYTES = 64 << 20  # of the text
 RANK_MAX = 64  # numpy overruns its stack with more
+
+_NUMBER_MAX = (1 << 63) - 1  # the least number that the broker refuses
+_UNSTORED = re.compile("[\0\ud800-\udfff]")  # NUL and halves of UTF-16
 
 
 class Tensor(NamedTuple):
@@ -52,15 +56,34 @@ def _refuse_fraction(number: str) -> Any:
     raise ValueError(f"{number} is not a whole number")
 
 
-# Sizes, which JSON could also write as true, are numbers for everyone else; fractions, lists
-# and words fail in the sums below.
-def _tensor(row: dict[str, Any], size: int) -> Tensor:
-    dtype, shape = row["dtype"], tuple(row["shape"])
-    begin, end = row["data_offsets"]
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object, each of which is there once."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"{twice!a} is there twice")
+    return found
+
+
+def _numbers(row: dict[str, Any], key: str) -> tuple[int, ...]:
+    """A list as the broker takes it: true is no number there."""
+    found = row[key]
+    if not isinstance(found, list) or any(type(n) is not int or n >= _NUMBER_MAX for n in found):
+        raise ValueError(f"{key} is not a list of whole numbers")
+    return tuple(found)
+
+
+def _tensor(row: dict[str, Any], size: float) -> Tensor:
+    for key in ("dtype", "kind", "alias"):
+        if not isinstance(row.get(key, ""), str):
+            raise ValueError(f"{key} is not a string")
+    dtype, shape = row["dtype"], _numbers(row, "shape")
+    begin, end = _numbers(row, "data_offsets")
     if len(shape) > RANK_MAX:
         raise ValueError(f"{len(shape)} dimensions, more than the {RANK_MAX} of any array")
     if "strides" in row:
-        strides = tuple(row["strides"])
+        strides = _numbers(row, "strides")
         if len(strides) != len(shape):
             raise ValueError(f"{len(strides)} strides for {len(shape)} dimensions")
         n = span(shape, strides)
@@ -76,22 +99,32 @@ def _tensor(row: dict[str, Any], size: int) -> Tensor:
     return Tensor(dtype, shape, strides, begin, end - begin, row.get("kind"), row.get("alias"))
 
 
-def parse(text: bytes, size: int) -> Tensors:
-    """The tensors of a header, in memory of size bytes.
+def parse(text: bytes, size: float) -> Tensors:
+    """The tensors of a header, in memory of size bytes (math.inf: of any size).
 
     Raises ValueError for what is not a header, or lies.
     """
     try:
-        rows = json.loads(text, parse_float=_refuse_fraction) if text.strip() else {}
+        rows = (
+            json.loads(text, parse_float=_refuse_fraction, object_pairs_hook=_once)
+            if text.strip()
+            else {}
+        )
         metadata = rows.pop(METADATA, {})
+        if not isinstance(metadata, dict) or not all(isinstance(w, str) for w in metadata.values()):
+            raise ValueError("the metadata is not a table of strings")
         tensors = {name: _tensor(row, size) for name, row in rows.items()}
-        return Tensors(MappingProxyType(tensors), MappingProxyType(dict(metadata)))
+        return Tensors(MappingProxyType(tensors), MappingProxyType(metadata))
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"not a table of tensors ({error!r})") from None
 
 
 def text(tensors: Table[str, Tensor], metadata: Table[str, str]) -> bytes:
-    """The header of tensors."""
+    """The header of tensors. Raises ValueError for a name or word that is not UTF-8."""
+    aliases = (tensor.alias or "" for tensor in tensors.values())
+    for word in (*tensors, *aliases, *metadata, *metadata.values()):
+        if _UNSTORED.search(word):
+            raise ValueError(f"{word!a} can't be stored: it has a NUL or half of a character")
     rows: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     for name, tensor in tensors.items():
         row: dict[str, Any] = {
