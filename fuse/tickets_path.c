@@ -23,10 +23,14 @@ static bool is_ours(const char *path)
 	       stat.st_uid == geteuid();
 }
 
+/* Nobody else lists the folder: whoever does may keep its lock, and the broker waiting.
+ */
+#define FOLDER_MODE 0711
+
 static bool make_folder(const char *path)
 {
-	(void)mkdir(path, 0755);
-	return is_ours(path);
+	(void)mkdir(path, FOLDER_MODE);
+	return is_ours(path) && chmod(path, FOLDER_MODE) == 0;
 }
 
 /* With a name that nobody could take before; one such folder of a user is enough. */
@@ -37,7 +41,7 @@ static bool make_new_folder(char *path)
 
 	if (glob(path, GLOB_NOSORT, NULL, &found) == 0) {
 		for (size_t i = 0; i < found.gl_pathc && !made; i++) {
-			made = is_ours(found.gl_pathv[i]);
+			made = make_folder(found.gl_pathv[i]);
 			if (made)
 				strcpy(path, found.gl_pathv[i]);
 		}
@@ -46,7 +50,7 @@ static bool make_new_folder(char *path)
 	if (made)
 		return true;
 	memset(path + strlen(path) - 6, 'X', 6);
-	return mkdtemp(path) && chmod(path, 0755) == 0;
+	return mkdtemp(path) && chmod(path, FOLDER_MODE) == 0;
 }
 
 /* Returns: the folder; NULL: no place, or no memory. */

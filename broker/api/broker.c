@@ -14,6 +14,7 @@
 #include "api/text_maker.h"
 #include "api/watch.h"
 #include "base/clock.h"
+#include "base/numa.h"
 #include "base/number.h"
 #include "base/subordinates.h"
 #include "base/user_names.h"
@@ -115,6 +116,7 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	if (!broker->processes->driver_path || !broker->processes->worker_program ||
 	    !broker->version)
 		return -ENOMEM;
+	numa_look();
 	r = cuda_driver_open(config->driver, &broker->driver, why);
 	if (r < 0)
 		return r;

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/process.h"
 #include "base/refusal.h"
+#include "base/subordinates.h"
 #include "base/text.h"
 #include "base/workqueue.h"
 #include "memops/lease.h"
@@ -426,14 +427,16 @@ static int refuse_cgroup(pid_t thread, const char *path, int error,
 }
 
 /* Returns: a descriptor to watch; -EAGAIN: only with a wait; -errno. */
-static int cgroup_open(struct processes *processes, uid_t uid, pid_t thread,
-		       const char *path, bool may_wait)
+static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const char *path,
+		       bool may_wait)
 {
+	struct processes *processes = broker->processes;
 	char file[CGROUP_FILE_MAX];
 	int fd = cgroup_file(path, file) ?: cgroup_open_known(file);
 
 	if (fd == -EAGAIN && may_wait)
-		fd = outside_open(&processes->outside, processes->worker_program, uid,
+		fd = outside_open(&processes->outside, processes->worker_program,
+				  subordinates_user(broker->registry->subordinates, uid),
 				  file);
 	if (fd < 0 || cgroup_has(fd, thread, path))
 		return fd;
@@ -451,8 +454,8 @@ static int lifetime_open(struct broker *broker, const struct lifetime_of *of,
 		fd = of->thread ? pidfd_open(process, 0) : -1;
 		return fd >= 0 ? fd : refuse_process(of->thread, errno, refusal);
 	}
-	fd = of->cgroup ? cgroup_open(broker->processes, of->user->uid, of->thread,
-				      of->cgroup, may_wait)
+	fd = of->cgroup ? cgroup_open(broker, of->user->uid, of->thread, of->cgroup,
+				      may_wait)
 			: -EOPNOTSUPP;
 	return fd >= 0 || fd == -EAGAIN
 		       ? fd

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/numa.h"
 #include "base/refusal.h"
 #include "cuda/driver.h"
 #include "memops/permissions.h"
@@ -129,14 +130,6 @@ static int check_kind(const struct allocation *allocation, const char *what,
 		      kind_name((enum allocation_kind)allocation->kind), what);
 }
 
-static bool node_is_there(unsigned int number)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u", number);
-	return access(path, F_OK) == 0;
-}
-
 static int check_location(const struct broker *broker, uint16_t location, int call,
 			  struct refusal *refusal)
 {
@@ -146,7 +139,7 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 		return device_check(broker->registry, number, refusal);
 	if (location_place(location) != LOCATION_NUMA)
 		return 0;
-	if (!node_is_there(number))
+	if (!numa_has(number))
 		return refuse(refusal, ENOENT, "there is no NUMA node %u", number);
 	if (!cuda_driver_has(broker->driver, call))
 		return refuse(refusal, EOPNOTSUPP,

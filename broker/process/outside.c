@@ -28,7 +28,7 @@ static void late_reap(struct outside *outside)
 	}
 }
 
-static bool late_has(struct outside *outside, uid_t uid)
+static bool late_has(struct outside *outside, uint64_t user)
 {
 	bool has;
 
@@ -36,18 +36,18 @@ static bool late_has(struct outside *outside, uid_t uid)
 	late_reap(outside);
 	has = outside->n_late >= OUTSIDE_LATE;
 	for (unsigned int i = 0; i < outside->n_late; i++)
-		has |= outside->late[i].uid == uid;
+		has |= outside->late[i].user == user;
 	pthread_mutex_unlock(&outside->lock);
 	return has;
 }
 
 /* The table has room for those, too, that began before it was full. */
-static void late_add(struct outside *outside, pid_t pid, uid_t uid)
+static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 {
 	(void)kill(pid, SIGKILL);
 	pthread_mutex_lock(&outside->lock);
 	if (outside->n_late < ARRAY_SIZE(outside->late))
-		outside->late[outside->n_late++] = (struct late){ pid, uid };
+		outside->late[outside->n_late++] = (struct late){ pid, user };
 	pthread_mutex_unlock(&outside->lock);
 }
 
@@ -104,14 +104,14 @@ static int take(int socket)
 	return length == sizeof(error) && error ? -error : -EIO;
 }
 
-int outside_open(struct outside *outside, const char *program, uid_t uid,
+int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path)
 {
 	_cleanup_close_ int ours = -1, theirs = -1;
 	int sockets[2], r;
 	pid_t pid;
 
-	if (late_has(outside, uid))
+	if (late_has(outside, user))
 		return -EBUSY;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return -errno;
@@ -124,7 +124,7 @@ int outside_open(struct outside *outside, const char *program, uid_t uid,
 	(void)poll(&(struct pollfd){ .fd = ours, .events = POLLIN }, 1, OUTSIDE_MS);
 	r = take(ours);
 	if (r == -EAGAIN) {
-		late_add(outside, pid, uid);
+		late_add(outside, pid, user);
 		return -ETIMEDOUT;
 	}
 	(void)waitpid(pid, NULL, 0);

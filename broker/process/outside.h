@@ -7,6 +7,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define OUTSIDE_MS   2000
@@ -14,7 +15,7 @@
 
 struct late {
 	pid_t pid;
-	uid_t uid;
+	uint64_t user;
 };
 
 struct outside {
@@ -26,11 +27,11 @@ struct outside {
 void outside_init(struct outside *outside);
 
 /*
- * Opens a file for reading, for a line of that user; program: a worker's. May take
- * OUTSIDE_MS.
+ * Opens a file for reading, for a line of that user (subordinates_user()); program: a
+ * worker's. May take OUTSIDE_MS.
  *
  * Returns: a descriptor, owned by the caller; -ETIMEDOUT; -EBUSY while an earlier process
  * of the user is late, or too many are; -errno of the open, or of the process's start.
  */
-int outside_open(struct outside *outside, const char *program, uid_t uid,
+int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path);

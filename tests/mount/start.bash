@@ -33,7 +33,7 @@ test_a_folder_laid_out_by_another_user_stops_no_broker()
 	by $owner start
 	socket=$(by $owner run "readlink '$O/socket'")
 	like "$socket" "^/tmp/gpumem-$owner-[A-Za-z0-9]{6}/"
-	is "$(stat -c '%u %a' "${socket%/*}")" "$owner 755"
+	is "$(stat -c '%u %a' "${socket%/*}")" "$owner 711"
 	broker_stop "$T/own"
 	# The next broker uses the same folder for its socket.
 	by $owner start

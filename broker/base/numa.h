@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* NUMA nodes of the machine, as they were at the start. */
+#pragma once
+
+#include <stdbool.h>
+
+/* Looks for the nodes: at the start, since users may keep the lock of the folder later.
+ */
+void numa_look(void);
+
+bool numa_has(unsigned int node);
