@@ -320,6 +320,8 @@ static void control_line_done(struct command *command, int error)
 	control->line_error = error;
 	control->line_began = command->completion.began;
 	control->line_pending = false;
+	command->may_wait = false;
+	control->rest.length = TASK_SHORT;
 	line_times_add(control->broker->line_times, control->verb,
 		       clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
@@ -356,6 +358,7 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 	command->length = length;
 	command->line_number = control->many ? control->line_number : 0;
 	command->completion.began = false;
+	command->put_off = false;
 	control->line_pending = true;
 	control->line_started_ns = clock_ns(CLOCK_MONOTONIC);
 	pthread_mutex_unlock(&control->lock);
@@ -444,6 +447,16 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	return *ret_blank || control_has_room(control, control->line_start);
 }
 
+/* The line begins again in the work queue: a thread of the view waits for nothing. */
+static void control_put_off(struct control *control)
+{
+	control->position = control->line_start;
+	control->line_number--;
+	control->line_pending = false;
+	control->command.may_wait = true;
+	control->rest.length = TASK_SLOW;
+}
+
 /*
  * Runs the batch line by line until the end, or until a line has to wait; the thread that
  * ends this line calls again. With the lock held; releases the lock. While a thread is in
@@ -467,8 +480,13 @@ static void control_go_held(struct control *control)
 			blank_left -= MIN(blank_left, MAX(length, (size_t)BLANK_LINE));
 		else
 			control_run(control, line, length);
-		if (blank ? blank_left > 0 : !control->line_pending && --n_left > 0)
+		if (!blank && control->command.put_off) {
+			control_put_off(control);
+			n_left = 0;
+		} else if (blank ? blank_left > 0
+				 : !control->line_pending && --n_left > 0) {
 			continue;
+		}
 		control->looping = false;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left == 0 || blank_left == 0)

@@ -11,7 +11,6 @@
 #include "base/completion.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/workqueue.h"
 #include "control/line.h"
 #include "model/access.h"
 #include "model/object.h"
@@ -46,7 +45,9 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
-	struct task later; /* goes on with the line in the work queue */
+	/* Set by run(): the line would have to wait, and begins again in the work queue. */
+	bool put_off;
+	bool may_wait; /* it has been put off, and waits now */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;

@@ -410,10 +410,9 @@ static void alloc_made(struct completion *completion, struct token token)
 
 /*
  * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; -EAGAIN: only
- * with may_wait; negative, and the command is answered.
+ * with command->may_wait; negative, and the command is answered.
  */
-static int alloc_find_lifetime(struct command *command, struct alloc_line *line,
-			       bool may_wait)
+static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 {
 	struct broker *broker = command->broker;
 	struct refusal refusal;
@@ -430,7 +429,8 @@ static int alloc_find_lifetime(struct command *command, struct alloc_line *line,
 			.cgroup = line->cgroup,
 		};
 
-		r = lifetime_get(broker, &of, may_wait, &line->lifetime, &refusal);
+		r = lifetime_get(broker, &of, command->may_wait, &line->lifetime,
+				 &refusal);
 		if (r == -EAGAIN)
 			return r;
 		/* Asked afterwards: a process that lives now was the one found. */
@@ -482,25 +482,7 @@ static struct allocation *alloc_begin(struct command *command, struct alloc_line
 	return allocation;
 }
 
-static void alloc_run(struct command *command, bool may_wait);
-
-static void alloc_run_again(struct task *task)
-{
-	struct command *command = container_of(task, struct command, later);
-
-	line_deinit(&command->line);
-	alloc_run(command, true);
-}
-
-/* A thread of the view waits for nothing. */
-static void alloc_run_later(struct command *command)
-{
-	command->later.run = alloc_run_again;
-	command->later.length = TASK_SLOW;
-	workqueue_add(command->broker->workqueue, command->caller->uid, &command->later);
-}
-
-static void alloc_run(struct command *command, bool may_wait)
+void verb_alloc(struct command *command)
 {
 	struct alloc_line line = { 0 };
 	struct refusal refusal;
@@ -518,13 +500,15 @@ static void alloc_run(struct command *command, bool may_wait)
 		command_fail(command, ENOMEM, "no memory in the broker");
 		return;
 	}
-	r = alloc_find_lifetime(command, &line, may_wait);
-	if (r < 0)
+	r = alloc_find_lifetime(command, &line);
+	if (r == -EAGAIN) {
+		line_deinit(&command->line);
+		command->put_off = true;
+	}
+	if (r < 0) {
 		free(alloc);
-	if (r == -EAGAIN)
-		alloc_run_later(command);
-	if (r < 0)
 		return;
+	}
 	alloc->broker = command->broker;
 	alloc->pid = command->pid;
 	alloc->completion = &command->completion;
@@ -537,9 +521,4 @@ static void alloc_run(struct command *command, bool may_wait)
 		alloc_request_start(alloc);
 	else
 		free(alloc);
-}
-
-void verb_alloc(struct command *command)
-{
-	alloc_run(command, false);
 }

@@ -259,6 +259,35 @@ test_a_cgroup_whose_lock_is_kept_keeps_nobody_else()
 	writer 'x 4096 until=cgroup' "$G/job"
 }
 
+# The signal comes while the line is put off.
+test_a_signal_during_the_search_for_a_cgroup_ends_the_wait_behind_it()
+{
+	local locker program
+	needs_root 'keep a lock'
+	full
+	group_new job
+	mkfifo "$T/go"
+	bash -c 'echo $$ >"$1/cgroup.procs"; read <"$2"; echo "x 200M until=cgroup wait=100" >control/alloc' \
+		- "$G/job" "$T/go" &
+	program=$!
+	eventually "[ \$(wc -l <'$G/job/cgroup.procs') = 1 ]"
+	py "$G/job" "$program" <<-'EOF' &
+		processes = keep_lock(sys.argv[1])
+		with open(f"{os.environ['T']}/go", "w") as go:
+		    go.write("\n")
+		time.sleep(0.7)
+		os.kill(int(sys.argv[2]), signal.SIGKILL)
+		time.sleep(0.3)
+		for process in processes:
+		    os.kill(process, signal.SIGKILL)
+	EOF
+	locker=$!
+	wait $locker
+	timeout 10 tail --pid=$program -f /dev/null
+	waiting 0
+	[ ! -e allocations/x ]
+}
+
 test_until_cgroup_frees_when_the_last_process_of_the_cgroup_ends()
 {
 	local other
