@@ -10,7 +10,7 @@
 struct functions;
 struct traced_users;
 
-/* users: of the tracer, which frees them later. Returns: NULL without memory. */
+/* The tracer frees the users, after the functions. Returns: NULL without memory. */
 struct functions *functions_new(struct traced_users *users);
 struct functions *functions_free(struct functions *functions);
 

@@ -19,8 +19,8 @@ struct stack {
 	size_t n;
 };
 
-/* Of the map of stacks. users: of the tracer, which frees them later. Returns: NULL when
- * there is no memory. */
+/* Of the map of stacks. The tracer frees the users, after the symbols. Returns: NULL
+ * without memory. */
 struct symbols *symbols_new(int stacks_fd, struct traced_users *users);
 struct symbols *symbols_free(struct symbols *symbols);
 

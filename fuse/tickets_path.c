@@ -23,8 +23,7 @@ static bool is_ours(const char *path)
 	       stat.st_uid == geteuid();
 }
 
-/* Nobody else lists the folder: whoever does may keep its lock, and the broker waiting.
- */
+/* Nobody else may list the folder, since a program that lists a folder can keep its lock. */
 #define FOLDER_MODE 0711
 
 static bool make_folder(const char *path)

@@ -321,7 +321,6 @@ static void control_line_done(struct command *command, int error)
 	control->line_began = command->completion.began;
 	control->line_pending = false;
 	command->may_wait = false;
-	control->rest.length = TASK_SHORT;
 	line_times_add(control->broker->line_times, control->verb,
 		       clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
@@ -454,7 +453,6 @@ static void control_put_off(struct control *control)
 	control->line_number--;
 	control->line_pending = false;
 	control->command.may_wait = true;
-	control->rest.length = TASK_SLOW;
 }
 
 /*
@@ -488,6 +486,8 @@ static void control_go_held(struct control *control)
 			continue;
 		}
 		control->looping = false;
+		control->rest.length =
+			control->command.may_wait ? TASK_SLOW : TASK_SHORT;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left == 0 || blank_left == 0)
 			workqueue_add(control->broker->workqueue, control->caller.uid,

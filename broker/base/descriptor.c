@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/descriptor.h"
-#include "base/proc.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "base/proc.h"
 
 /* Kept: an eighth of the limit, at least KEPT_LEAST, at most half of the limit. */
 #define KEPT_LEAST 256
@@ -61,4 +65,27 @@ bool descriptor_is_left(void)
 	_cleanup_close_ int fd = eventfd(0, EFD_CLOEXEC);
 
 	return fd >= 0 && (uint64_t)fd < descriptors_most() - descriptors_kept();
+}
+
+int descriptor_send(int socket, const void *record, size_t size, int fd)
+{
+	struct iovec bytes = { (void *)record, size };
+	char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	struct cmsghdr *control;
+	ssize_t sent;
+
+	if (fd >= 0) {
+		header.msg_control = space;
+		header.msg_controllen = sizeof(space);
+		control = CMSG_FIRSTHDR(&header);
+		control->cmsg_level = SOL_SOCKET;
+		control->cmsg_type = SCM_RIGHTS;
+		control->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(control), &fd, sizeof(fd));
+	}
+	do {
+		sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0;
 }

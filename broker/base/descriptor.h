@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <sys/resource.h>
 
 #include "base/def.h"
@@ -20,3 +21,6 @@ uint64_t descriptors_most(void);
 
 /* Whether there is a descriptor left besides the kept ones. */
 bool descriptor_is_left(void);
+
+/* Sends a record over a SEQPACKET socket, with a descriptor (-1: none). Returns: 0; -errno. */
+int descriptor_send(int socket, const void *record, size_t size, int fd);

@@ -4,8 +4,7 @@
 
 #include <stdbool.h>
 
-/* Looks for the nodes: at the start, since users may keep the lock of the folder later.
- */
+/* Looks for the nodes, before users come: they may keep the lock of the folder. */
 void numa_look(void);
 
 bool numa_has(unsigned int node);

@@ -409,8 +409,8 @@ static void alloc_made(struct completion *completion, struct token token)
 }
 
 /*
- * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; -EAGAIN: only
- * with command->may_wait; negative, and the command is answered.
+ * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; -EAGAIN: the
+ * search needs command->may_wait; negative, and the command is answered.
  */
 static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 {

@@ -6,29 +6,13 @@
 #include <sys/socket.h>
 
 #include "base/def.h"
+#include "base/descriptor.h"
 
 int keep_send(int socket, uint32_t word, struct keep_key key, int fd)
 {
-	struct keep_message message = { word, key };
-	struct iovec bytes = { &message, sizeof(message) };
-	char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
-	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
-	struct cmsghdr *control;
-	ssize_t sent;
+	const struct keep_message message = { word, key };
 
-	if (fd >= 0) {
-		header.msg_control = space;
-		header.msg_controllen = sizeof(space);
-		control = CMSG_FIRSTHDR(&header);
-		control->cmsg_level = SOL_SOCKET;
-		control->cmsg_type = SCM_RIGHTS;
-		control->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(control), &fd, sizeof(fd));
-	}
-	do {
-		sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : 0;
+	return descriptor_send(socket, &message, sizeof(message), fd);
 }
 
 int keep_receive(int socket, int flags, struct keep_message *ret_message, int *ret_fd)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/pidfd.h>
 
 #include <utlist.h>
 
@@ -15,10 +14,10 @@
 #include "base/hash.h"
 #include "base/process.h"
 #include "base/refusal.h"
-#include "base/subordinates.h"
 #include "base/text.h"
 #include "base/workqueue.h"
 #include "memops/lease.h"
+#include "memops/lifetime_open.h"
 #include "memops/release.h"
 #include "memory/kept.h"
 #include "model/access.h"
@@ -29,7 +28,6 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
-#include "process/processes.h"
 #include "record/records.h"
 #include "record/texts.h"
 
@@ -393,73 +391,6 @@ static int lifetime_watch(struct broker *broker, enum lifetime_kind kind, const 
 	lifetime->n_refs++; /* the reaper's */
 	*ret = lifetime;
 	return 0;
-}
-
-static int refuse_process(pid_t thread, int error, struct refusal *refusal)
-{
-	if (!thread)
-		return refuse(refusal, EOPNOTSUPP,
-			      "until=exit: the broker can't see the process that wrote "
-			      "the line (it is outside of the broker's PID namespace)");
-	return refuse(refusal, error, "until=exit: process %d: %s", thread,
-		      strerror(error));
-}
-
-static int refuse_cgroup(pid_t thread, const char *path, int error,
-			 struct refusal *refusal)
-{
-	if (error == EOPNOTSUPP || !path)
-		return refuse(refusal, EOPNOTSUPP,
-			      "until=cgroup needs cgroup version 2, which is not mounted "
-			      "here or has not process %d; until=exit needs none",
-			      thread);
-	if (error == ENOENT)
-		return refuse(refusal, EINVAL,
-			      "until=cgroup: process %d is in %s, the root of all "
-			      "cgroups, which never ends; use until=exit",
-			      thread, path);
-	if (error == ETIMEDOUT || error == EBUSY)
-		return refuse(refusal, error,
-			      "until=cgroup: %s has not been found for %d s: a program "
-			      "keeps the lock of a folder on the way; use until=exit",
-			      path, OUTSIDE_MS / 1000);
-	return refuse(refusal, error, "until=cgroup: %s: %s", path, strerror(error));
-}
-
-/* Returns: a descriptor to watch; -EAGAIN: only with a wait; -errno. */
-static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const char *path,
-		       bool may_wait)
-{
-	struct processes *processes = broker->processes;
-	char file[CGROUP_FILE_MAX];
-	int fd = cgroup_file(path, file) ?: cgroup_open_known(file);
-
-	if (fd == -EAGAIN && may_wait)
-		fd = outside_open(&processes->outside, processes->worker_program,
-				  subordinates_user(broker->registry->subordinates, uid),
-				  file);
-	if (fd < 0 || cgroup_has(fd, thread, path))
-		return fd;
-	close(fd);
-	return -ESTALE;
-}
-
-/* Returns: as lifetime_get(), a descriptor to watch. */
-static int lifetime_open(struct broker *broker, const struct lifetime_of *of,
-			 pid_t process, bool may_wait, struct refusal *refusal)
-{
-	int fd;
-
-	if (of->kind == LIFETIME_EXIT) {
-		fd = of->thread ? pidfd_open(process, 0) : -1;
-		return fd >= 0 ? fd : refuse_process(of->thread, errno, refusal);
-	}
-	fd = of->cgroup ? cgroup_open(broker, of->user->uid, of->thread, of->cgroup,
-				      may_wait)
-			: -EOPNOTSUPP;
-	return fd >= 0 || fd == -EAGAIN
-		       ? fd
-		       : refuse_cgroup(of->thread, of->cgroup, -fd, refusal);
 }
 
 int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_wait,

@@ -72,7 +72,7 @@ static void op_move_request(struct op *op)
 	}
 }
 
-/* Writes the request, or prepares the one that is sent again. */
+/* Writes the request; a request that is sent again gets its new addresses. */
 static enum begun op_prepare(struct op *op)
 {
 	enum begun begun = OP_RUN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process/outside.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <gpumem/wire.h>
 #include <poll.h>
@@ -41,13 +42,14 @@ static bool late_has(struct outside *outside, uint64_t user)
 	return has;
 }
 
-/* The table has room for those, too, that began before it was full. */
+/* A search may have begun before the table was full: each thread of the work queue has a
+ * place. */
 static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 {
 	(void)kill(pid, SIGKILL);
 	pthread_mutex_lock(&outside->lock);
-	if (outside->n_late < ARRAY_SIZE(outside->late))
-		outside->late[outside->n_late++] = (struct late){ pid, user };
+	assert(outside->n_late < ARRAY_SIZE(outside->late));
+	outside->late[outside->n_late++] = (struct late){ pid, user };
 	pthread_mutex_unlock(&outside->lock);
 }
 

@@ -10,8 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/workqueue.h"
+
 #define OUTSIDE_MS   2000
-#define OUTSIDE_LATE 16 /* processes that are late, of all users; one for each user */
+#define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */
 
 struct late {
 	pid_t pid;
@@ -20,7 +22,7 @@ struct late {
 
 struct outside {
 	pthread_mutex_t lock;
-	struct late late[2 * OUTSIDE_LATE]; /* lock */
+	struct late late[OUTSIDE_LATE + WORKQUEUE_THREADS]; /* lock */
 	unsigned int n_late;
 };
 

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
 struct wire_request;
 
 bool wire_range_is_good(uint64_t address, uint64_t length);

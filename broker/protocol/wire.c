@@ -12,9 +12,9 @@
  */
 #include "protocol/wire.h"
 
+#include "base/user_errno.h"
 #include "cuda/driver.h"
 #include "protocol/payload.h"
-#include "base/user_errno.h"
 #include "protocol/reply_values.h"
 
 #include <gpumem/function.h>

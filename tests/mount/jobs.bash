@@ -253,7 +253,7 @@ test_a_cgroup_whose_lock_is_kept_keeps_nobody_else()
 	done
 	is "$(ls allocations)" y
 	like "$(<errors)" 'ETIMEDOUT until=cgroup: .*/job has not been found for 2 s'
-	like "$(<errors)" 'EBUSY until=cgroup: .*/job has not been found for 2 s'
+	like "$(<errors)" 'EBUSY until=cgroup: .*/job is not looked for while earlier searches wait'
 	rm "$T/go"
 	wait $locker
 	writer 'x 4096 until=cgroup' "$G/job"

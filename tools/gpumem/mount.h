@@ -50,7 +50,7 @@ int mount_allocation(const struct mount *mount, const char *name);
 /* What a file for file_read() may have: as much as an image. */
 #define FILE_READ_MAX WIRE_IMAGE_MAX
 
-/* Adds a file below an open folder. Returns: 0; -errno, -EFBIG for one that is too long. */
+/* Adds a file below an open folder. Returns: 0; -EFBIG: the file is too long; -errno. */
 int file_read(int folder, const char *file, struct text *text);
 
 /*

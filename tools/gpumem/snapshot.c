@@ -453,7 +453,7 @@ static int take_lease(struct snapshot *snapshot, char *line)
 	allocation = line ? find(snapshot, object) : NULL;
 	if (!allocation)
 		return 0;
-	/* One holder shall not look like several. */
+	/* A program with brackets in its name would look like several holders. */
 	for (char *at = line; (at = strpbrk(at, "()"));)
 		*at = '_';
 	before = take_ptr(allocation->holders);
