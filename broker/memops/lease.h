@@ -44,7 +44,7 @@ struct leases {
 	struct lease *left; /* of the last broker; none before it is; broker_lease_left()
 			     */
 	uint64_t n_changes; /* of which leases are told later */
-	uint64_t n_noted;   /* the last that they were told of */
+	uint64_t n_noted;   /* the last that all of them were told of */
 	bool noting;	    /* they are being told */
 	struct task note;
 	struct reaper reaper;

@@ -202,7 +202,7 @@ bool broker_lease_changed(struct lease *lease)
 	bool changed;
 
 	pthread_mutex_lock(&lease->broker->registry->lock);
-	changed = lease->changed;
+	changed = lease->changed || lease_is_untold(lease);
 	pthread_mutex_unlock(&lease->broker->registry->lock);
 	return changed;
 }

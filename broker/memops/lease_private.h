@@ -63,6 +63,8 @@ void lease_save(const struct lease *lease);
 
 /* Tells the program to read again. Under registry.lock. */
 void lease_notify(struct lease *lease);
+/* Whether there is a change that the work queue has yet to tell. Under registry.lock. */
+bool lease_is_untold(const struct lease *lease);
 
 /*
  * For the next broker: of many leases the last one may not have told all of the last

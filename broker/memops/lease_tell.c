@@ -36,17 +36,31 @@ void leases_tell_untold(struct allocation *allocation, struct lease *added)
 
 /* ---- of many leases, by the work queue ---- */
 
-/* Tells the lease of a change of its allocation, or of a folder above, after that number.
+/* Whether its allocation, or a folder above, has changed after the change of that number.
  */
-static void lease_note_changes(struct lease *lease, void *userdata)
+static bool lease_has_change(const struct lease *lease, uint64_t after)
 {
 	const struct allocation *allocation = lease->allocation;
-	const uint64_t *after = userdata;
-	const struct folder *folder = allocation ? allocation->entry.folder : NULL;
+	const struct folder *folder;
 
-	while (folder && folder->n_renamed <= *after)
+	if (!allocation)
+		return false;
+	folder = allocation->entry.folder;
+	while (folder && folder->n_renamed <= after)
 		folder = folder->entry.folder;
-	if (folder || (allocation && allocation->rare->n_changed > *after))
+	return folder || allocation->rare->n_changed > after;
+}
+
+bool lease_is_untold(const struct lease *lease)
+{
+	return lease_has_change(lease, lease->broker->leases->n_noted);
+}
+
+static void lease_note_changes(struct lease *lease, void *userdata)
+{
+	const uint64_t *after = userdata;
+
+	if (lease_has_change(lease, *after))
 		lease_notify(lease);
 }
 
@@ -54,14 +68,15 @@ void leases_tell(struct task *note)
 {
 	struct leases *leases = container_of(note, struct leases, note);
 	struct registry *registry = leases->broker->registry;
-	uint64_t after;
+	uint64_t after, last;
 
 	pthread_mutex_lock(&registry->lock);
 	after = leases->n_noted;
-	leases->n_noted = leases->n_changes;
+	last = leases->n_changes;
 	pthread_mutex_unlock(&registry->lock);
 	leases_walk(leases->broker, lease_note_changes, &after);
 	pthread_mutex_lock(&registry->lock);
+	leases->n_noted = last;
 	leases->noting = leases->n_changes > leases->n_noted;
 	if (leases->noting)
 		workqueue_add(leases->broker->workqueue, 0, note);

@@ -53,8 +53,8 @@ struct lifetime_of {
  * Finds or makes a lifetime. With may_wait the search for a cgroup may take seconds
  * (process/outside.h). No lock held.
  *
- * Returns: 0; -EAGAIN: the search needs may_wait; -errno with a sentence. *ret_lifetime is
- * to be given to lifetime_unref().
+ * Returns: 0; -EAGAIN: the search needs may_wait; -errno with a sentence. *ret_lifetime
+ * is to be given to lifetime_unref().
  */
 int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_wait,
 		 struct lifetime **ret_lifetime, struct refusal *refusal);

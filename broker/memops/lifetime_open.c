@@ -68,8 +68,8 @@ static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const cha
 	return -ESTALE;
 }
 
-int lifetime_open(struct broker *broker, const struct lifetime_of *of,
-			 pid_t process, bool may_wait, struct refusal *refusal)
+int lifetime_open(struct broker *broker, const struct lifetime_of *of, pid_t process,
+		  bool may_wait, struct refusal *refusal)
 {
 	int fd;
 

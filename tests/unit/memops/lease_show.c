@@ -210,6 +210,54 @@ Test(lease_show, many_leases_of_an_allocation_are_told_after_the_rename, .init =
 	broker_lease_close(lease);
 }
 
+/* A task that keeps a thread of the work queue. */
+struct stop {
+	struct task task;
+	bool over; /* atomic */
+};
+
+static void stop_run(struct task *task)
+{
+	const struct stop *stop = container_of(task, struct stop, task);
+
+	while (!__atomic_load_n(&stop->over, __ATOMIC_ACQUIRE))
+		usleep(1000);
+}
+
+Test(lease_show, poll_says_what_leases_are_yet_to_be_told, .init = start, .fini = stop)
+{
+	const struct lease_name name = { N_LEASES + 1, N_LEASES + 1 };
+	struct stop stops[WORKQUEUE_SHARE] = { 0 };
+	struct token folder, y;
+	struct answer text;
+	struct lease *lease;
+
+	cr_assert(eq(int, object_make(shown, OBJECT_ALLOCATION, "a", &folder), 0));
+	cr_assert(eq(int, command_say(shown, "alloc", "a/y 4K"), 0));
+	cr_assert(eq(int, object_find(shown, OBJECT_ALLOCATION, folder, "y", &y), 0));
+	cr_assert(eq(int,
+		     broker_lease_open(shown, y, &nobody_special, false, name, ignore,
+				       NULL, &lease),
+		     0));
+	broker_lease_read(lease, answer_expect(&text));
+	answer_get(&text);
+	cr_expect(not(broker_lease_changed(lease)));
+	for (unsigned int i = 0; i < WORKQUEUE_SHARE; i++) {
+		stops[i].task = (struct task){ .run = stop_run, .length = TASK_LONG };
+		workqueue_add(shown->workqueue, 0, &stops[i].task);
+	}
+	folder_rename("a", "b");
+	cr_expect(broker_lease_changed(lease));
+	cr_expect(not(broker_lease_changed(leases[0])));
+	for (unsigned int i = 0; i < WORKQUEUE_SHARE; i++)
+		__atomic_store_n(&stops[i].over, true, __ATOMIC_RELEASE);
+	broker_settle(shown);
+	broker_lease_read(lease, answer_expect(&text));
+	answer_get(&text);
+	cr_expect(not(broker_lease_changed(lease)));
+	broker_lease_close(lease);
+}
+
 static unsigned int count_pidfds(void)
 {
 	DIR *folder = opendir("/proc/self/fd");
