@@ -49,8 +49,8 @@ struct libraries {
 /*
  * Adds the library at a path, unless the file is there already.
  *
- * Returns: 0; -errno of opening it; -ENOEXEC for another kind of file; -EFBIG for a file
- * with more than is read; -ENODATA for a file cut short.
+ * Returns: 0; -errno of opening or reading it; -ENOEXEC for another kind of file; -EFBIG
+ * for a file with more than is read; -ENODATA for a file cut short.
  */
 int libraries_add(struct libraries *libraries, const char *path, const char *name);
 
