@@ -7,6 +7,7 @@
  * so the file has control inodes (control_inode.h).
  */
 #include "base/def.h"
+#include "base/subordinates.h"
 #include "file.h"
 #include "tickets.h"
 #include "transport.h"
@@ -217,15 +218,16 @@ static int refuse_write_only(struct view *view, const struct caller *caller,
 	return -EINVAL;
 }
 
-/* The text of the lease names the socket. */
+/* The text of the lease names the socket. Returns: as tickets_of(). */
 static int make_socket(struct view *view, const struct caller *caller,
 		       const struct node *node)
 {
 	_cleanup_text_ struct text socket = TEXT_INIT, path = TEXT_INIT;
-	int error = tickets_of(view->tickets, caller->uid, &socket);
+	int error =
+		tickets_of(view->tickets, caller->uid, transport_is_put_off(), &socket);
 
-	if (!error)
-		return 0;
+	if (!error || error == -EAGAIN)
+		return error;
 	(void)broker_path(view->broker, OBJECT_ALLOCATION, node->token, &path);
 	text_printf(&path, "/lease");
 	broker_fail(view->broker, caller, text_string(&path), -error,
@@ -233,6 +235,18 @@ static int make_socket(struct view *view, const struct caller *caller,
 		    caller->uid, text_string(&socket),
 		    error == -EUSERS ? "too many users have one" : strerror(-error));
 	return error;
+}
+
+/* Returns: whether another thread opens the lease, and may make the user's socket. */
+static bool put_off(struct view *view, fuse_req_t req)
+{
+	struct subordinates *subordinates = view->groups.subordinates;
+
+	if (transport_is_put_off() ||
+	    !transport_put_off(subordinates_user(subordinates, fuse_req_ctx(req)->uid)))
+		return false;
+	fuse_reply_none(req);
+	return true;
 }
 
 static void lease_file_init(struct lease_file *lease, uint64_t unique)
@@ -316,6 +330,8 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 	struct lease_file *lease;
 	int error;
 
+	if (!tickets_has(view->tickets, identity.caller.uid) && put_off(view, req))
+		return;
 	if (transport_is_again())
 		file_lease_close_unanswered(view, transport_unique());
 	lease = file_new(view, req, &lease_type, sizeof(*lease));
@@ -337,7 +353,10 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		error = make_socket(view, &identity.caller, node);
 	if (error) {
 		file_free(lease ? &lease->file : NULL, req);
-		reply_error(req, error);
+		/* Somebody's need of room may just have ended the socket. */
+		if (error == -EAGAIN && put_off(view, req))
+			return;
+		reply_error(req, error == -EAGAIN ? -ENOMEM : error);
 		return;
 	}
 	info->direct_io = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread for requests whose handlers may take long. Such requests wait for each other
- * here, and hold up no thread that serves everybody. Users take turns. The next broker
+ * A thread for requests whose handlers may take long, or wait for a user. Such requests
+ * wait for each other here, and hold up no thread that serves everybody. Users take turns. The next broker
  * can do each of these requests again (repeated.h).
  */
 #pragma once

@@ -6,6 +6,10 @@
  * connect to a user's socket, and only the user's thread calls accept(2), recv(2) and
  * close(2) there.
  *
+ * Names of sockets are made and removed by one thread of the view at a time, and never
+ * under a lock that others wait for: any user may keep the lock of their folder, for
+ * instance by mount(2) in a namespace of the user's own.
+ *
  * The end of the broker waits END_MS for all threads. A thread still in a close then ends
  * with the process.
  */
@@ -31,7 +35,6 @@
 #define THREADS_MAX	(2 * USERS_MAX) /* with those that end, or wait in a close */
 #define CONNECTIONS_MAX 64		/* of a user */
 #define SILENCE_MS	10000		/* a connection without a ticket ends */
-#define IDLE_MS		5000		/* an unneeded socket ends */
 #define END_MS		1000
 #define STACK_BYTES	(512 << 10)
 #define TICKET_MAX	128
@@ -46,7 +49,7 @@ struct user {
 	struct tickets *tickets;
 	uid_t uid;
 	struct sockaddr_un address;
-	int listening; /* tickets->lock: changed; -1: the thread is about to end */
+	int listening; /* tickets->lock: changed; -1: none yet */
 	bool serving;  /* tickets->lock: there is a thread */
 	bool evicted;  /* tickets->lock: not in the table any more; the thread ends */
 	int64_t idle_since_ms; /* atomic */
@@ -67,7 +70,6 @@ struct tickets {
 	pthread_cond_t ended;
 	struct user *users;	/* lock */
 	unsigned int n_threads; /* lock */
-	bool ending;		/* lock */
 	bool is_left;		/* the sockets stay for the next broker */
 };
 
@@ -143,21 +145,38 @@ static struct keep_key key_of(const struct user *user)
 			    : (struct keep_key){ KEEP_TICKETS, user->uid, 1 };
 }
 
-/* Under tickets->lock. Returns: 0; -errno. */
-static int user_listen(struct user *user)
+/* The name of a socket, and the keeper's copy. */
+struct name {
+	struct sockaddr_un address;
+	struct keep_key key;
+};
+
+static struct name name_of(const struct user *user)
 {
-	int fd = ticket_socket_listen(&user->address, user->uid), error;
+	return (struct name){ user->address, key_of(user) };
+}
+
+/* No new connection comes, and the next broker has no such socket. */
+static void name_remove(const struct tickets *tickets, const struct name *name)
+{
+	unlink(name->address.sun_path);
+	keep_drop(tickets->keep, name->key);
+}
+
+/* Returns: a listening socket; -errno. */
+static int name_listen(const struct tickets *tickets, const struct name *name, uid_t uid)
+{
+	_cleanup_close_ int fd = ticket_socket_listen(&name->address, uid);
+	int error;
 
 	if (fd < 0)
 		return fd;
-	error = keep_put(user->tickets->keep, key_of(user), fd);
+	error = keep_put(tickets->keep, name->key, fd);
 	if (error) {
-		unlink(user->address.sun_path);
-		close(fd);
+		unlink(name->address.sun_path);
 		return error;
 	}
-	user->listening = fd;
-	return 0;
+	return take_fd(&fd);
 }
 
 /* ---- the threads ---- */
@@ -174,7 +193,7 @@ static int64_t idle_since_ms(const struct user *user)
 
 static int wait_ms(const struct user *user)
 {
-	int64_t next = is_own(user) ? INT64_MAX : idle_since_ms(user) + IDLE_MS;
+	int64_t next = INT64_MAX;
 
 	for (unsigned int i = 0; i < user->n; i++)
 		next = MIN(next, user->connections[i].deadline_ms);
@@ -213,42 +232,6 @@ static bool user_serve(struct user *user)
 	return true;
 }
 
-/* No new connection comes, and the next broker has no such socket. */
-static void user_unlink(struct user *user)
-{
-	unlink(user->address.sun_path);
-	keep_drop(user->tickets->keep, key_of(user));
-}
-
-/*
- * Ends an unneeded socket. The close may last, since somebody may have connected just
- * now. The user stays known meanwhile, so no second thread starts: the same thread serves
- * a socket made since. Returns: whether the thread ends.
- */
-static bool user_leave(struct user *user)
-{
-	struct tickets *tickets = user->tickets;
-	bool stays;
-	int old = -1;
-
-	pthread_mutex_lock(&tickets->lock);
-	stays = tickets->ending || broker_has_leases(tickets->broker, user->uid);
-	if (!stays && !user->evicted) {
-		user_unlink(user);
-		old = take_fd(&user->listening);
-	}
-	pthread_mutex_unlock(&tickets->lock);
-	if (stays)
-		return false;
-	closep(&old);
-	pthread_mutex_lock(&tickets->lock);
-	stays = !user->evicted && (user->listening >= 0 || tickets->ending);
-	if (!stays && !user->evicted)
-		HASH_DEL(tickets->users, user);
-	pthread_mutex_unlock(&tickets->lock);
-	return !stays;
-}
-
 static void user_free(struct user *user)
 {
 	while (user->n)
@@ -273,13 +256,8 @@ static void *serve(void *userdata)
 	struct user *user = userdata;
 	struct tickets *tickets = user->tickets;
 
-	while (user_serve(user) && !user_is_evicted(user)) {
-		if (is_own(user) || clock_ms() < idle_since_ms(user) + IDLE_MS)
-			continue;
-		if (user_leave(user))
-			break;
-		user_note_use(user);
-	}
+	while (user_serve(user) && !user_is_evicted(user))
+		;
 	/* At the end of the broker tickets_free() first takes the user out of the table.
 	 */
 	pthread_mutex_lock(&tickets->lock);
@@ -320,7 +298,7 @@ static struct user *find_idlest(const struct tickets *tickets)
 	struct user *user, *next, *idlest = NULL;
 
 	HASH_ITER (hh, tickets->users, user, next) {
-		if (is_own(user) || !user->serving || user->listening < 0)
+		if (is_own(user))
 			continue;
 		if ((!idlest || idle_since_ms(user) < idle_since_ms(idlest)) &&
 		    !broker_has_leases(tickets->broker, user->uid))
@@ -330,19 +308,20 @@ static struct user *find_idlest(const struct tickets *tickets)
 }
 
 /*
- * Ends an unneeded socket at once. Its thread closes what is open, and may take its time.
- * Under tickets->lock. Returns: whether there was one.
+ * Takes an unneeded socket out of the table. Its thread closes what is open, and may take
+ * its time. Under tickets->lock. Returns: whether there was one, whose name the caller
+ * removes.
  */
-static bool make_room(struct tickets *tickets)
+static bool make_room(struct tickets *tickets, struct name *ret_name)
 {
 	struct user *user =
 		tickets->n_threads < THREADS_MAX ? find_idlest(tickets) : NULL;
 
 	if (!user)
 		return false;
+	*ret_name = name_of(user);
 	HASH_DEL(tickets->users, user);
 	user->evicted = true;
-	user_unlink(user);
 	pthread_mutex_lock(&user->lock);
 	user->ended = true;
 	pthread_mutex_unlock(&user->lock);
@@ -367,29 +346,53 @@ static struct user *user_new(struct tickets *tickets, uid_t uid, const char *pat
 	return user;
 }
 
-/* Under tickets->lock. */
+static struct user *user_find(const struct tickets *tickets, uid_t uid)
+{
+	struct user *user;
+
+	HASH_FIND(hh, tickets->users, &uid, sizeof(uid), user);
+	return user;
+}
+
+/* A new user. The name is removed that made the room. Returns: 0; -errno. */
+static int user_add(struct tickets *tickets, uid_t uid, const char *path,
+		    struct user **ret_user)
+{
+	bool is_full, has_room = true;
+	struct name removed;
+
+	pthread_mutex_lock(&tickets->lock);
+	is_full = HASH_COUNT(tickets->users) >= USERS_MAX;
+	if (is_full)
+		has_room = make_room(tickets, &removed);
+	*ret_user = has_room ? user_new(tickets, uid, path) : NULL;
+	pthread_mutex_unlock(&tickets->lock);
+	if (is_full && has_room)
+		name_remove(tickets, &removed);
+	return *ret_user ? 0 : has_room ? -ENOMEM : -EUSERS;
+}
+
+/* By the one thread that may: nobody else knows the user before the socket is there. */
 static int user_make(struct tickets *tickets, uid_t uid, const char *path)
 {
 	struct user *user;
-	int error = 0;
+	struct name name;
+	int error = user_add(tickets, uid, path, &user), fd;
 
-	HASH_FIND(hh, tickets->users, &uid, sizeof(uid), user);
-	if (!user && HASH_COUNT(tickets->users) >= USERS_MAX && !make_room(tickets))
-		return -EUSERS;
-	if (!user)
-		user = user_new(tickets, uid, path);
-	if (!user)
-		return -ENOMEM;
-	if (user->listening < 0)
-		error = user_listen(user);
-	if (!error && tickets->broker)
-		error = user_start(user);
-	if (error && !user->serving) {
-		if (user->listening >= 0)
-			user_unlink(user);
+	if (error)
+		return error;
+	name = name_of(user);
+	fd = name_listen(tickets, &name, uid);
+	pthread_mutex_lock(&tickets->lock);
+	user->listening = fd;
+	error = fd < 0 ? fd : user_start(user);
+	if (error) {
 		HASH_DEL(tickets->users, user);
 		user_free(user);
 	}
+	pthread_mutex_unlock(&tickets->lock);
+	if (error && fd >= 0)
+		name_remove(tickets, &name);
 	return error;
 }
 
@@ -400,17 +403,25 @@ int tickets_path_of(const struct tickets *tickets, uid_t uid, struct text *ret_p
 	return text_failed(ret_path) ? -ENOMEM : 0;
 }
 
-int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path)
+bool tickets_has(struct tickets *tickets, uid_t uid)
+{
+	const struct user *user;
+	bool has;
+
+	pthread_mutex_lock(&tickets->lock);
+	user = user_find(tickets, uid);
+	has = user && user->listening >= 0;
+	pthread_mutex_unlock(&tickets->lock);
+	return has;
+}
+
+int tickets_of(struct tickets *tickets, uid_t uid, bool may_make, struct text *ret_path)
 {
 	int error = tickets_path_of(tickets, uid, ret_path);
 
-	if (error)
+	if (error || tickets_has(tickets, uid))
 		return error;
-	pthread_mutex_lock(&tickets->lock);
-	error = tickets->ending ? -ESHUTDOWN
-				: user_make(tickets, uid, text_string(ret_path));
-	pthread_mutex_unlock(&tickets->lock);
-	return error;
+	return may_make ? user_make(tickets, uid, text_string(ret_path)) : -EAGAIN;
 }
 
 /* ---- the whole ---- */
@@ -440,6 +451,7 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *kee
 		struct text *why)
 {
 	struct tickets *tickets = NULL;
+	struct name name;
 	int error;
 
 	if (strlen(path) > USER_SOCKET_MAX) {
@@ -451,8 +463,11 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *kee
 		return -ENAMETOOLONG;
 	}
 	error = make(&tickets, path, keep);
-	if (!error)
-		error = user_listen(tickets->own);
+	if (!error) {
+		name = name_of(tickets->own);
+		tickets->own->listening = name_listen(tickets, &name, tickets->own->uid);
+		error = MIN(tickets->own->listening, 0);
+	}
 	if (error) {
 		text_printf(why, "ticket socket %s: %s", path, strerror(-error));
 		tickets_free(tickets);
@@ -532,11 +547,13 @@ int tickets_serve(struct tickets *tickets, struct broker *broker)
 /* Takes all users out of the table. Their threads free them. */
 static void end_users(struct tickets *tickets)
 {
+	const int64_t until_ms = clock_ms() + END_MS;
 	struct user *user, *next;
 
 	HASH_ITER (hh, tickets->users, user, next) {
 		HASH_DEL(tickets->users, user);
-		if (user->listening >= 0 && !tickets->is_left)
+		/* A name that is left is no harm: the next socket takes its place. */
+		if (user->listening >= 0 && !tickets->is_left && clock_ms() < until_ms)
 			unlink(user->address.sun_path);
 		pthread_mutex_lock(&user->lock);
 		user->ended = true;
@@ -565,7 +582,6 @@ struct tickets *tickets_free(struct tickets *tickets)
 	if (!tickets)
 		return NULL;
 	pthread_mutex_lock(&tickets->lock);
-	tickets->ending = true;
 	end_users(tickets);
 	(void)!write(tickets->end, &one, sizeof(one));
 	ended = wait_for_threads(tickets);

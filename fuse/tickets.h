@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The ticket sockets give a lease's memory as a descriptor, in return for the lease's
- * ticket. Each user who has a lease has a socket, until there is no lease and nobody has
- * come for 5 seconds, or until another user needs the room.
+ * ticket. Each user who has had a lease has a socket, until another user needs the room.
  *
  * A packet in: the ticket as shown by `lease`. A packet out: a byte, 0 with the
  * descriptor (SCM_RIGHTS), or an errno. Then the connection closes. A socket never
@@ -35,19 +34,25 @@ const char *tickets_address(const struct tickets *tickets);
 /* The path that the user's socket has, or would have. Returns: 0; -ENOMEM. */
 int tickets_path_of(const struct tickets *tickets, uid_t uid, struct text *ret_path);
 
+bool tickets_has(struct tickets *tickets, uid_t uid);
+
 /*
- * The path of the socket of a user with a lease, which is made where there is none.
+ * The path of the socket of a user with a lease, which is made where there is none. Any
+ * user may keep the lock of the sockets' folder, and no signal ends the wait. So only the
+ * thread for such requests makes sockets (transport_put_off()), and passes may_make.
  *
- * Returns: 0; -EUSERS when too many users have one and leases; -errno.
+ * Returns: 0; -EAGAIN without may_make when there is none; -EUSERS when too many users
+ * have one and leases; -errno.
  */
-int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path);
+int tickets_of(struct tickets *tickets, uid_t uid, bool may_make, struct text *ret_path);
 
 /* Starts the threads that serve. Returns: 0; -errno. */
 int tickets_serve(struct tickets *tickets, struct broker *broker);
 
 /*
- * Stops serving and removes the sockets. A thread that waits in a close is left to the
- * end of the process, and touches the broker no more. Takes NULL.
+ * Stops serving and removes the sockets, as many as can be in a second. A thread that
+ * waits in a close is left to the end of the process, and touches the broker no more.
+ * Takes NULL.
  */
 struct tickets *tickets_free(struct tickets *tickets);
 

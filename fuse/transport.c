@@ -74,8 +74,8 @@ struct transport {
 	struct broker *broker;
 	transport_look *look;
 	struct transport_slow slow;
-	struct slow_lane lane;
-	bool has_lane;
+	struct slow_lane slow_lane, put_off; /* requests */
+	bool has_slow_lane, has_put_off;     /* threads */
 	void (*answering)(void *userdata);
 	void (*ended)(void *userdata);
 	void *userdata;
@@ -104,6 +104,8 @@ struct transport {
 };
 
 static _Thread_local struct buffer *current;
+static _Thread_local struct transport *of_thread;
+static _Thread_local bool is_put_off;
 static _Thread_local int device; /* the descriptor of requests */
 static _Thread_local uint64_t
 	unique; /* of the request, with a bit of its own when again */
@@ -318,17 +320,27 @@ bool transport_lives(void *userdata)
 
 /* ---- the threads ---- */
 
-/* Has the handler called. */
-static void handle(struct transport *transport, const struct fuse_buf *request)
+static void thread_begin(struct transport *transport)
+{
+	of_thread = transport;
+	device = fuse_session_fd(transport->session);
+}
+
+/* Has libfuse call the handler. */
+static void process(struct transport *transport, const struct fuse_buf *request)
 {
 	unique = ((const struct fuse_in_header *)request->mem)->unique;
 	asked = request->mem;
 	kernel_look(request);
-	if (transport->look && transport->look(transport->userdata, request))
-		return;
 	broker_look_begin();
 	fuse_session_process_buf(transport->session, request);
 	broker_look_end();
+}
+
+static void handle(struct transport *transport, const struct fuse_buf *request)
+{
+	if (!transport->look || !transport->look(transport->userdata, request))
+		process(transport, request);
 }
 
 /* In the thread of the slow lane. */
@@ -336,9 +348,31 @@ static void handle_slow(void *userdata, const struct fuse_buf *request)
 {
 	struct transport *transport = userdata;
 
-	device = fuse_session_fd(transport->session);
+	thread_begin(transport);
 	transport->slow.learn(transport->userdata, request);
 	handle(transport, request);
+}
+
+/* In the thread of requests that were put off, and looked at before. */
+static void handle_put_off(void *userdata, const struct fuse_buf *request)
+{
+	thread_begin(userdata);
+	is_put_off = true;
+	process(userdata, request);
+}
+
+bool transport_put_off(uint64_t user)
+{
+	const struct fuse_in_header *header = asked;
+
+	return slow_lane_add(
+		&of_thread->put_off, user,
+		&(struct fuse_buf){ .size = header->len, .mem = (void *)asked });
+}
+
+bool transport_is_put_off(void)
+{
+	return is_put_off;
 }
 
 static bool is_awaited(void *userdata)
@@ -362,7 +396,7 @@ static bool is_put_aside(struct transport *transport, const struct fuse_buf *req
 
 	return transport->slow.is &&
 	       transport->slow.is(transport->userdata, request, &user) &&
-	       slow_lane_add(&transport->lane, user, request);
+	       slow_lane_add(&transport->slow_lane, user, request);
 }
 
 /* Takes a request and has the handler called. Returns: go on? */
@@ -399,7 +433,7 @@ static void *run(void *data)
 	struct transport *transport = thread->transport;
 
 	thread->id = pthread_self();
-	device = fuse_session_fd(transport->session);
+	thread_begin(transport);
 	while (turn_take(thread) && serve(thread))
 		;
 	if (thread->shared.memory)
@@ -461,8 +495,11 @@ static int start(struct transport *transport)
 	error = watchdog_init(&transport->watchdog, look_after, transport);
 	transport->watched = !error;
 	if (!error)
-		error = slow_lane_init(&transport->lane, handle_slow, transport);
-	transport->has_lane = !error;
+		error = slow_lane_init(&transport->slow_lane, handle_slow, transport);
+	transport->has_slow_lane = !error;
+	if (!error)
+		error = slow_lane_init(&transport->put_off, handle_put_off, transport);
+	transport->has_put_off = !error;
 	while (!error && transport->n_threads < N_THREADS)
 		error = start_one(transport);
 	return error;
@@ -528,12 +565,14 @@ void transport_pause(struct transport *transport)
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
 	pthread_mutex_unlock(&transport->lock);
-	slow_lane_hold(&transport->lane, true);
+	slow_lane_hold(&transport->slow_lane, true);
+	slow_lane_hold(&transport->put_off, true);
 }
 
 unsigned int transport_n_left(struct transport *transport)
 {
-	return slow_lane_n_left(&transport->lane);
+	return slow_lane_n_left(&transport->slow_lane) +
+	       slow_lane_n_left(&transport->put_off);
 }
 
 void transport_go_on(struct transport *transport)
@@ -542,7 +581,8 @@ void transport_go_on(struct transport *transport)
 	transport->paused = false;
 	pthread_cond_broadcast(&transport->turn);
 	pthread_mutex_unlock(&transport->lock);
-	slow_lane_hold(&transport->lane, false);
+	slow_lane_hold(&transport->slow_lane, false);
+	slow_lane_hold(&transport->put_off, false);
 }
 
 struct transport *transport_free(struct transport *transport)
@@ -551,8 +591,10 @@ struct transport *transport_free(struct transport *transport)
 		return NULL;
 	fuse_session_exit(transport->session);
 	stop(transport);
-	if (transport->has_lane)
-		slow_lane_deinit(&transport->lane);
+	if (transport->has_slow_lane)
+		slow_lane_deinit(&transport->slow_lane);
+	if (transport->has_put_off)
+		slow_lane_deinit(&transport->put_off);
 	if (transport->watched)
 		watchdog_deinit(&transport->watchdog);
 	pthread_cond_destroy(&transport->turn);

@@ -46,7 +46,7 @@ void transport_go_on(struct transport *transport);
  */
 bool transport_lives(void *userdata);
 
-/* While paused: how many slow requests are in hand. */
+/* While paused: how many requests are in hand that take long, or were put off. */
 unsigned int transport_n_left(struct transport *transport);
 
 /* Whether another request of the kernel waits for a thread. For a thread that handles a
@@ -65,6 +65,15 @@ static inline uint64_t transport_unique_of(uint64_t of_kernel)
 {
 	return of_kernel & (UINT64_MAX >> 1);
 }
+
+/*
+ * Has a thread of its own handle the request of this thread from its beginning: the
+ * handler finds that it must wait where nobody else may wait for it. Users take turns.
+ * The caller lets go of the request without an answer. Returns: false: no memory.
+ */
+bool transport_put_off(uint64_t user);
+/* Whether this is that thread. There is one. */
+bool transport_is_put_off(void);
 
 /* What the kernel asked this thread, header and all. */
 const void *transport_request(void);

@@ -46,7 +46,7 @@ struct whole {
 	struct journal journal;
 	struct memory memory;
 	struct reclaim reclaim;
-	struct workqueue workqueue;
+	struct workqueue workqueue, searches;
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
@@ -69,6 +69,7 @@ static void life_deinit(struct broker *broker)
 	struct owner *owner, *safe;
 
 	housekeeper_end(broker);
+	workqueue_deinit(broker->searches);
 	workqueue_deinit(broker->workqueue);
 	text_maker_deinit(broker->text_maker);
 	outputs_deinit(&broker->processes->outputs);
@@ -150,6 +151,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->memory = &whole->memory;
 	broker->reclaim = &whole->reclaim;
 	broker->workqueue = &whole->workqueue;
+	broker->searches = &whole->searches;
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
@@ -168,7 +170,11 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	leases_init(broker->leases, broker);
 	line_times_init(broker->line_times);
 	broker->registry->user_names = user_names_new();
-	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
+	r = broker->registry->user_names ? 0 : -EAGAIN;
+	if (r == 0)
+		r = workqueue_init(broker->workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE);
+	if (r == 0)
+		r = workqueue_init(broker->searches, OUTSIDE_THREADS, 1);
 	if (r == 0 && config->subuid) {
 		broker->registry->subordinates = subordinates_new(config->subuid);
 		r = broker->registry->subordinates ? 0 : -ENOMEM;

@@ -17,8 +17,9 @@
 #include "process/broker.h"
 
 #define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
-#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over */
-#define BLANK_LINE    64    /* at least, for each */
+#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over \
+			     */
+#define BLANK_LINE 64	    /* at least, for each */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -446,7 +447,8 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	return *ret_blank || control_has_room(control, control->line_start);
 }
 
-/* The line begins again in the work queue: a thread of the view waits for nothing. */
+/* The line begins again in a thread for searches: a thread of the view waits for nothing.
+ */
 static void control_put_off(struct control *control)
 {
 	control->position = control->line_start;
@@ -467,6 +469,7 @@ static void control_go_held(struct control *control)
 {
 	unsigned int n_left = LINES_IN_TURN;
 	size_t blank_left = BLANK_IN_TURN;
+	struct workqueue *queue;
 	const char *line;
 	size_t length;
 	bool blank;
@@ -486,12 +489,11 @@ static void control_go_held(struct control *control)
 			continue;
 		}
 		control->looping = false;
-		control->rest.length =
-			control->command.may_wait ? TASK_SLOW : TASK_SHORT;
+		queue = control->command.may_wait ? control->broker->searches
+						  : control->broker->workqueue;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left == 0 || blank_left == 0)
-			workqueue_add(control->broker->workqueue, control->caller.uid,
-				      &control->rest);
+			workqueue_add(queue, control->caller.uid, &control->rest);
 		return;
 	}
 	control->looping = false;

@@ -8,7 +8,7 @@
 
 /* Threads for tasks of that length and longer ones. */
 static const unsigned int threads_most[N_TASK_LENGTHS] = {
-	[TASK_SHORT] = WORKQUEUE_THREADS,
+	[TASK_SHORT] = WORKQUEUE_THREADS_MOST,
 	[TASK_LONG] = WORKQUEUE_LONG,
 	[TASK_SLOW] = WORKQUEUE_SLOW,
 };
@@ -29,7 +29,7 @@ static bool workqueue_has_thread(const struct workqueue *workqueue,
 {
 	unsigned int n[N_TASK_LENGTHS] = { 0 };
 
-	for (unsigned int i = 0; i < WORKQUEUE_THREADS; i++) {
+	for (unsigned int i = 0; i < workqueue->n_most; i++) {
 		for (unsigned int j = 0; workqueue->running[i] && j < N_TASK_LENGTHS; j++)
 			n[j] += workqueue->running[i]->length >= j;
 	}
@@ -56,9 +56,9 @@ static bool workqueue_may_run(void *userdata, uint64_t whose)
 	const struct workqueue *workqueue = userdata;
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < WORKQUEUE_THREADS; i++)
+	for (unsigned int i = 0; i < workqueue->n_most; i++)
 		n += workqueue->running[i] && workqueue->running[i]->turn.whose == whose;
-	return n < WORKQUEUE_SHARE;
+	return n < workqueue->share;
 }
 
 static struct task *workqueue_take_of(struct workqueue *workqueue,
@@ -133,12 +133,13 @@ static void *workqueue_main(void *userdata)
 	return NULL;
 }
 
-int workqueue_init(struct workqueue *workqueue)
+int workqueue_init(struct workqueue *workqueue, unsigned int n_threads,
+		   unsigned int share)
 {
-	*workqueue = (struct workqueue){ 0 };
+	*workqueue = (struct workqueue){ .n_most = n_threads, .share = share };
 	pthread_mutex_init(&workqueue->lock, NULL);
 	pthread_cond_init(&workqueue->wake, NULL);
-	for (; workqueue->n_threads < WORKQUEUE_THREADS; workqueue->n_threads++) {
+	for (; workqueue->n_threads < n_threads; workqueue->n_threads++) {
 		if (pthread_create(&workqueue->threads[workqueue->n_threads], NULL,
 				   workqueue_main, workqueue)) {
 			workqueue_deinit(workqueue);

@@ -3,8 +3,8 @@
  * A work queue: a few threads for long work that waits for nobody, such as making memory.
  * So long work holds up no thread of the view.
  *
- * Each task has an owner. Owners with tasks take turns, and an owner has at most
- * WORKQUEUE_SHARE threads at a time. A task says how long it may take. The long tasks of
+ * Each task has an owner. Owners with tasks take turns, and an owner has at most a share
+ * of the threads at a time. A task says how long it may take. The long tasks of
  * all owners have WORKQUEUE_LONG threads at most, and of these the slow ones
  * WORKQUEUE_SLOW. So neither the tasks of one owner nor those of many hold up shorter
  * ones of others.
@@ -16,10 +16,11 @@
 #include "base/def.h"
 #include "base/turns.h"
 
-#define WORKQUEUE_THREADS 8
-#define WORKQUEUE_SHARE	  2 /* threads for the tasks of an owner */
-#define WORKQUEUE_LONG	  4 /* threads for long and slow tasks */
-#define WORKQUEUE_SLOW	  2 /* threads for slow tasks */
+#define WORKQUEUE_THREADS      8
+#define WORKQUEUE_THREADS_MOST 16
+#define WORKQUEUE_SHARE	       2 /* threads for the tasks of an owner */
+#define WORKQUEUE_LONG	       4 /* threads for long and slow tasks */
+#define WORKQUEUE_SLOW	       2 /* threads for slow tasks */
 
 /*
  * Added to an owner: tasks that give memory back count as tasks of another owner. So they
@@ -49,11 +50,12 @@ struct workqueue {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct turns waiting[N_TASK_LENGTHS];
-	const struct task *running[WORKQUEUE_THREADS];
+	const struct task *running[WORKQUEUE_THREADS_MOST];
 	unsigned int next; /* length of which a task is taken first */
 	bool stop;
-	unsigned int n_threads;
-	pthread_t threads[WORKQUEUE_THREADS];
+	unsigned int n_threads, n_most;
+	unsigned int share; /* threads for the tasks of an owner */
+	pthread_t threads[WORKQUEUE_THREADS_MOST];
 };
 
 /* Of a task that asks the driver for so many bytes, or gives memory back. */
@@ -61,8 +63,12 @@ enum task_length task_length_of_call(uint64_t bytes);
 /* Of a task that makes the pages of so many bytes, or writes to all of them. */
 enum task_length task_length_of_filling(uint64_t bytes);
 
-/* Returns: 0; -EAGAIN. */
-int workqueue_init(struct workqueue *workqueue);
+/*
+ * With so many threads, WORKQUEUE_THREADS_MOST at most, of which an owner has that share.
+ * Returns: 0; -EAGAIN.
+ */
+int workqueue_init(struct workqueue *workqueue, unsigned int n_threads,
+		   unsigned int share);
 /* Finishes all tasks, then ends the threads. */
 void workqueue_deinit(struct workqueue *workqueue);
 void workqueue_add(struct workqueue *workqueue, uint64_t whose, struct task *task);

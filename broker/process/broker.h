@@ -20,6 +20,7 @@ struct broker {
 	struct memory *memory;	       /* memory/block.h */
 	struct reclaim *reclaim;       /* memory/reclaim.h; registry.lock */
 	struct workqueue *workqueue;   /* base/workqueue.h */
+	struct workqueue *searches;    /* lines that process/outside.h looks for */
 	struct processes *processes;   /* process/processes.h */
 	struct ops *ops;	       /* op/op.h */
 	struct leases *leases;	       /* memops/lease.h */

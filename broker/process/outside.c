@@ -42,8 +42,7 @@ static bool late_has(struct outside *outside, uint64_t user)
 	return has;
 }
 
-/* A search may have begun before the table was full: each thread of the work queue has a
- * place. */
+/* A search may have begun before the table was full: each thread has a place. */
 static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 {
 	(void)kill(pid, SIGKILL);

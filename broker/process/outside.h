@@ -10,10 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/workqueue.h"
-
-#define OUTSIDE_MS   2000
-#define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */
+#define OUTSIDE_MS	2000
+#define OUTSIDE_LATE	16 /* a user has one late process, and all users so many */
+#define OUTSIDE_THREADS 16 /* that wait for such processes, one of a user */
 
 struct late {
 	pid_t pid;
@@ -22,7 +21,7 @@ struct late {
 
 struct outside {
 	pthread_mutex_t lock;
-	struct late late[OUTSIDE_LATE + WORKQUEUE_THREADS]; /* lock */
+	struct late late[OUTSIDE_LATE + OUTSIDE_THREADS]; /* lock */
 	unsigned int n_late;
 };
 

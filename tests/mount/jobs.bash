@@ -259,6 +259,49 @@ test_a_cgroup_whose_lock_is_kept_keeps_nobody_else()
 	writer 'x 4096 until=cgroup' "$G/job"
 }
 
+# Jobs of other users begin meanwhile, which takes another search.
+test_searches_that_wait_for_a_lock_keep_no_search_of_another_user()
+{
+	local locker writers=() i other=1001
+	needs_root 'keep a lock'
+	group_new job
+	group_new other
+	py "$G/job" "$T/locker.go" >"$T/locker" <<-'EOF' &
+		while not os.path.exists(sys.argv[2]):
+		    time.sleep(0.05)
+		processes = keep_lock(sys.argv[1])
+		print("kept", flush=True)
+		while os.path.exists(sys.argv[2]):
+		    time.sleep(0.05)
+		for process in processes:
+		    os.kill(process, signal.SIGKILL)
+	EOF
+	locker=$!
+	mkfifo "$T/searches.go"
+	for i in {1..4}; do
+		bash -c 'echo $$ >"$1/cgroup.procs"; read <"$2"; echo "x$3 4096 until=cgroup" >control/alloc' \
+			- "$G/job" "$T/searches.go" $i 2>/dev/null &
+		writers+=($!)
+	done
+	eventually "[ \$(wc -l <'$G/job/cgroup.procs') = 4 ]"
+	: >"$T/locker.go"
+	eventually "grep -q kept '$T/locker'"
+	yes | head -n 4 >"$T/searches.go"
+	eventually 'pgrep -f -- "^gpumem-worker --open|worker/gpumem-worker --open" >/dev/null'
+	# A search takes 2 ms. Those that wait for the lock take 2 s.
+	bash -c 'echo $$ >"$1/cgroup.procs"; exec setpriv --reuid="$2" --regid="$2" --clear-groups \
+		bash -c "now() { echo \$((\${EPOCHREALTIME/./} / 1000)); }
+			 began=\$(now); echo z 4096 until=cgroup >control/alloc; echo \$((\$(now) - began))
+			 exec sleep 1000"' - "$G/other" $other >"$T/took" &
+	eventually '[ -s "$T/took" ]'
+	[ "$(<"$T/took")" -lt 1000 ] || fail "the other user's line took $(<"$T/took") ms"
+	rm "$T/locker.go"
+	for i in "${writers[@]}"; do
+		wait "$i" || true
+	done
+	wait $locker
+}
+
 # The signal comes while the line is put off.
 test_a_signal_during_the_search_for_a_cgroup_ends_the_wait_behind_it()
 {

@@ -16,6 +16,7 @@ struct broker broker = {
 	.registry = &registry,
 	.journal = &journal,
 	.workqueue = &workqueue,
+	.searches = &workqueue,
 };
 struct control *control;
 
@@ -85,7 +86,8 @@ static void start(void)
 {
 	registry_init(&registry);
 	journal_init(&journal);
-	cr_assert(eq(int, workqueue_init(&workqueue), 0));
+	cr_assert(eq(int, workqueue_init(&workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE),
+		     0));
 	ran[0] = '\0';
 	cr_assert(eq(int,
 		     control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),

@@ -15,7 +15,8 @@ static void setup(void)
 {
 	sem_init(&go, 0, 0);
 	sem_init(&done, 0, 0);
-	cr_assert(eq(int, workqueue_init(&workqueue), 0));
+	cr_assert(eq(int, workqueue_init(&workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE),
+		     0));
 }
 
 TestSuite(workqueue, .init = setup, .timeout = 60);
