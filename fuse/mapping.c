@@ -51,9 +51,8 @@ static bool is_final(int error)
 }
 
 /* Short calls, under the lock. Returns: as mapping_get(). */
-static int number_new(struct view *view, struct token token)
+static int number_new(struct view *view, struct token token, int fd)
 {
-	_cleanup_close_ int fd = broker_host_fd(view->broker, token);
 	int number, error;
 
 	if (fd < 0)
@@ -72,14 +71,19 @@ static int number_new(struct view *view, struct token token)
 int mapping_get(struct view *view, struct token token)
 {
 	struct mappings *mappings = &view->mappings;
+	/* A close looks at all locks (fcntl(2)) on the file: the lock is given back
+	 * before. */
+	_cleanup_close_ int fd = -1;
 	int number;
 
 	if (!kernel_can_map())
 		return 0;
 	pthread_mutex_lock(&mappings->lock);
 	number = (int)broker_backing(view->broker, token);
-	if (!number && !mappings->refused)
-		number = number_new(view, token);
+	if (!number && !mappings->refused) {
+		fd = broker_host_fd(view->broker, token);
+		number = number_new(view, token, fd);
+	}
 	pthread_mutex_unlock(&mappings->lock);
 	return number;
 }

@@ -10,6 +10,7 @@
 #include "api/limits.h"
 #include "api/memory_used.h"
 #include "api/metrics.h"
+#include "api/sealed_store.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/placement_report.h"
@@ -140,7 +141,7 @@ static const struct attribute allocation_attributes[] = {
 	{ "map", "whose leases may have device memory: writers or readers",
 	  ATTRIBUTE_WRITABLE, show_allocation_map },
 	{ "sealed", "0, or 1 once that is written: nobody can write it any more",
-	  ATTRIBUTE_WRITABLE, show_allocation_sealed },
+	  ATTRIBUTE_WRITABLE, show_allocation_sealed, .store = sealed_store },
 	{ "leases", "programs that may have it mapped", ATTRIBUTE_NO_FILE,
 	  show_allocation_leases },
 	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,

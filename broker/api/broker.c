@@ -46,7 +46,7 @@ struct whole {
 	struct journal journal;
 	struct memory memory;
 	struct reclaim reclaim;
-	struct workqueue workqueue, searches;
+	struct workqueue workqueue, user_lanes;
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
@@ -69,7 +69,7 @@ static void life_deinit(struct broker *broker)
 	struct owner *owner, *safe;
 
 	housekeeper_end(broker);
-	workqueue_deinit(broker->searches);
+	workqueue_deinit(broker->user_lanes);
 	workqueue_deinit(broker->workqueue);
 	text_maker_deinit(broker->text_maker);
 	outputs_deinit(&broker->processes->outputs);
@@ -151,7 +151,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->memory = &whole->memory;
 	broker->reclaim = &whole->reclaim;
 	broker->workqueue = &whole->workqueue;
-	broker->searches = &whole->searches;
+	broker->user_lanes = &whole->user_lanes;
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
@@ -174,7 +174,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	if (r == 0)
 		r = workqueue_init(broker->workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE);
 	if (r == 0)
-		r = workqueue_init(broker->searches, OUTSIDE_THREADS, 1);
+		r = workqueue_init(broker->user_lanes, USER_LANES, 1);
 	if (r == 0 && config->subuid) {
 		broker->registry->subordinates = subordinates_new(config->subuid);
 		r = broker->registry->subordinates ? 0 : -ENOMEM;

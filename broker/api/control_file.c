@@ -16,10 +16,11 @@
 #include "op/op.h"
 #include "process/broker.h"
 
-#define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
-#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over \
-			     */
-#define BLANK_LINE 64	    /* at least, for each */
+#define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
+#define BLANK_IN_TURN                                                            \
+	16384	      /* bytes that count for blank lines, which are passed over \
+		       */
+#define BLANK_LINE 64 /* at least, for each */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -447,7 +448,7 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	return *ret_blank || control_has_room(control, control->line_start);
 }
 
-/* The line begins again in a thread for searches: a thread of the view waits for nothing.
+/* The line begins again in the user's lane: a thread of the view waits for nothing.
  */
 static void control_put_off(struct control *control)
 {
@@ -489,7 +490,7 @@ static void control_go_held(struct control *control)
 			continue;
 		}
 		control->looping = false;
-		queue = control->command.may_wait ? control->broker->searches
+		queue = control->command.may_wait ? control->broker->user_lanes
 						  : control->broker->workqueue;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left == 0 || blank_left == 0)

@@ -64,7 +64,7 @@ static bool owner_is_over(const struct broker *broker, const struct owner *owner
 	       !owner->shares.limits.given && !owner_is_charged(owner) &&
 	       !owner->n_in_worker && !owner_has_streams(owner) &&
 	       (!owner->worker || worker_is_unused(owner->worker)) &&
-	       !output_is_wanted(broker, owner);
+	       !owner->looks_at_mapped && !output_is_wanted(broker, owner);
 }
 
 static bool owner_is_guest(const struct owner *owner)

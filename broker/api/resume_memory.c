@@ -518,9 +518,7 @@ void resume_give_back(struct resume *resume)
 
 	while ((block = resume->freed)) {
 		DL_DELETE(resume->freed, block);
-		if (!still_mapped_add(resume->broker, block))
-			block_give_back(resume->broker, block->payer, block,
-					GIVE_BACK_UNTOLD);
+		block_give_back(resume->broker, block->payer, block, GIVE_BACK_UNTOLD);
 	}
 }
 

@@ -81,8 +81,16 @@ void verb_publish(struct command *command)
 	if (command_parse(command) < 0)
 		return;
 	caller.pid = command->pid;
-	if (publish_parse(&command->line, &pairs, &n, &refusal) < 0 ||
-	    publish(command->broker, &caller, pairs, n, &refusal) < 0)
+	if (publish_parse(&command->line, &pairs, &n, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	if (!command->may_wait && publish_lasts(command->broker, &caller, pairs, n)) {
+		line_deinit(&command->line);
+		command->put_off = true;
+		return;
+	}
+	if (publish(command->broker, &caller, pairs, n, &refusal) < 0)
 		command_refuse(command, &refusal);
 	else
 		command_done(command, 0);

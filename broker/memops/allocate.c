@@ -500,11 +500,8 @@ static bool alloc_request_could_fit(const struct alloc_request *alloc)
 	       share_limit(allocation->owner, place_share(place));
 }
 
-/*
- * The owner's limit has no room. Gives back the owner's empty slab and waits for memory
- * on its way back; else the request fails.
- */
-static void alloc_request_beyond(struct alloc_request *alloc)
+/* Waits for memory of the owner on its way back; else the request fails. */
+static void alloc_request_wait_beyond(struct alloc_request *alloc)
 {
 	const struct reclaim_from from = { allocation_place(alloc->allocation),
 					   alloc->allocation->owner };
@@ -512,14 +509,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int r = 0;
 
-	alloc->beyond = true;
-	spare_block_give_back(broker, from.owner, from.place);
-	if (from.place == PLACE_HOST)
-		still_mapped_look(broker, from.owner, MAPPED_LOOKS);
-
 	pthread_mutex_lock(&broker->registry->lock);
-	/* Nobody in the queue waits for memory of this owner. */
-	alloc_request_wait_no_more(alloc);
 	if (alloc_request_could_fit(alloc))
 		r = alloc_request_park(alloc, from);
 	if (r > 0) {
@@ -541,6 +531,41 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 		text_printf(&why, "; memory that was freed has not come back within %g s",
 			    alloc_request_parked_ms(alloc) / 1000.0);
 	alloc_request_failed_share(alloc, -r, text_string(&why));
+}
+
+static void alloc_request_look_run(struct task *task)
+{
+	struct alloc_request *alloc = container_of(task, struct alloc_request, task);
+
+	still_mapped_look(alloc->broker, alloc->allocation->owner, MAPPED_LOOKS);
+	alloc_request_wait_beyond(alloc);
+}
+
+/*
+ * The owner's limit has no room. Gives back the owner's empty slab, and freed memory that
+ * programs have let go of.
+ */
+static void alloc_request_beyond(struct alloc_request *alloc)
+{
+	const uint32_t place = allocation_place(alloc->allocation);
+	struct owner *owner = alloc->allocation->owner;
+	struct broker *broker = alloc->broker;
+	bool looks;
+
+	alloc->beyond = true;
+	spare_block_give_back(broker, owner, place);
+	pthread_mutex_lock(&broker->registry->lock);
+	/* Nobody in the queue waits for memory of this owner. */
+	alloc_request_wait_no_more(alloc);
+	looks = place == PLACE_HOST && owner->still_mapped;
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!looks) {
+		alloc_request_wait_beyond(alloc);
+		return;
+	}
+	alloc->task = (struct task){ .run = alloc_request_look_run };
+	workqueue_add(broker->user_lanes, (uint64_t)owner->uid | WORKQUEUE_RELEASES,
+		      &alloc->task);
 }
 
 void alloc_request_start(struct alloc_request *alloc)

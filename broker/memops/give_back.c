@@ -252,11 +252,17 @@ static void give_back_answered(struct give_back *give_back)
 	if (__atomic_sub_fetch(&give_back->n_open, 1, __ATOMIC_ACQ_REL))
 		return;
 	/* The driver may take long, and the kernel too for gigabytes. */
-	if (give_back->kept || (block_is_host(block) && block->size <= RELEASED_AT_ONCE))
+	if (!give_back->kept && block->given) {
+		give_back->task.length = TASK_SHORT;
+		workqueue_add(give_back->broker->user_lanes, give_back->whose,
+			      &give_back->task);
+	} else if (give_back->kept ||
+		   (block_is_host(block) && block->size <= RELEASED_AT_ONCE)) {
 		give_back_run(&give_back->task);
-	else
+	} else {
 		workqueue_add(give_back->broker->workqueue, give_back->whose,
 			      &give_back->task);
+	}
 }
 
 /*

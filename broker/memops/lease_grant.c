@@ -330,6 +330,8 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 		       struct completion *wait)
 {
 	struct broker *broker = lease->broker;
+	/* A line may be what a program of root printed into a descriptor it was given. */
+	const struct caller opener = { .uid = lease->uid, .pid = caller->pid };
 	char name[FULL_NAME_MAX + 1] = "?";
 	struct refusal refusal;
 	struct op *held;
@@ -352,7 +354,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 		lease_save(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0)
-		lease_fail(broker, caller, name, refusal.error, refusal.sentence);
+		lease_fail(broker, &opener, name, refusal.error, refusal.sentence);
 	if (held)
 		op_done(held, 0);
 	wait->done(wait, r, NULL, 0);

@@ -117,6 +117,8 @@ int broker_redeem(struct broker *broker, const char *text, size_t length, uid_t 
 		write = lease->write;
 		fd = uid == 0 || uid == lease->uid ? block_share(lease->allocation->block)
 						   : -EACCES;
+		if (host && fd >= 0)
+			lease->allocation->block->given = true;
 		if (host && write && fd >= 0)
 			seal_note_lent(lease->allocation, lease->uid);
 	}

@@ -118,6 +118,23 @@ static void ask_kernel(const struct set *set)
 	}
 }
 
+bool publish_lasts(struct broker *broker, const struct caller *caller,
+		   const struct publication *publications, size_t n)
+{
+	bool lasts = false;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	for (size_t i = 0; i < n && !lasts; i++) {
+		struct refusal refusal;
+		const struct allocation *allocation = allocation_find_made(
+			broker->registry, publications[i].name, caller, &refusal);
+
+		lasts = allocation && seal_question_lasts(caller, allocation);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	return lasts;
+}
+
 static int check_seals(struct set *set, struct refusal *refusal)
 {
 	int r = 0;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,10 @@ struct publication {
 	const char *name, *to;
 	uint64_t id; /* that `name` must have; 0: any */
 };
+
+/* Whether publish() may take long: it belongs into the user's lane. No lock held. */
+bool publish_lasts(struct broker *broker, const struct caller *caller,
+		   const struct publication *publications, size_t n);
 
 /*
  * Seals the allocations, keeps them beyond `until=close` and renames them, all or none.

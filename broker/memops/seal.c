@@ -143,6 +143,21 @@ struct question {
 	uint32_t n_lent;
 };
 
+/* Under registry.lock. */
+static bool question_is_needed(const struct allocation *allocation)
+{
+	return !allocation->sealed && !allocation->rare->n_opening &&
+	       may_be_open_for_writing(allocation);
+}
+
+bool seal_question_lasts(const struct caller *caller, const struct allocation *allocation)
+{
+	struct refusal refusal;
+
+	return check_known(caller, allocation, &refusal) == 0 &&
+	       question_is_needed(allocation) && allocation->block->given;
+}
+
 /* Under registry.lock. Returns: 0; -EPERM, -EBUSY, -ESTALE. */
 static int question_init(struct question *question, const struct caller *caller,
 			 const struct allocation *allocation)
@@ -150,8 +165,7 @@ static int question_init(struct question *question, const struct caller *caller,
 	struct refusal refusal;
 	int r = check_known(caller, allocation, &refusal);
 
-	if (r < 0 || allocation->sealed || allocation->rare->n_opening ||
-	    !may_be_open_for_writing(allocation))
+	if (r < 0 || !question_is_needed(allocation))
 		return r;
 	*question = (struct question){
 		.token = { allocation->slot, allocation->slot_generation },

@@ -27,11 +27,15 @@ void seal_note_lent(struct allocation *allocation, uid_t uid);
 /*
  * Before seal_check(): asks the kernel, if need be, whether a program has the
  * allocation open for writing. The kernel takes 15 us, and much longer if users have put
- * many locks (fcntl(2)) on the file. No lock held. Returns: false when the check would
- * refuse.
+ * many locks (fcntl(2)) on the file: where seal_question_lasts() the user's lane asks. No
+ * lock held. Returns: false when the check would refuse.
  */
 bool seal_ask(struct broker *broker, const struct caller *caller, const char *name);
 void seal_ask_of(struct broker *broker, const struct caller *caller, struct token token);
+
+/* Whether the kernel is to be asked, and may take long. Under registry.lock. */
+bool seal_question_lasts(const struct caller *caller,
+			 const struct allocation *allocation);
 
 /*
  * Refuses, too, what was opened for writing since the question. Under registry.lock.

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "memops/still_mapped.h"
 
+#include <stdlib.h>
 #include <utlist.h>
 
+#include "base/def.h"
+#include "base/workqueue.h"
 #include "memops/give_back.h"
 #include "memory/block.h"
 #include "model/owner.h"
@@ -91,12 +94,50 @@ static struct owner *next_owner(struct broker *broker, struct owner *owner)
 	return owner;
 }
 
+/* A round of an owner, in the owner's lane. */
+struct look {
+	struct task task;
+	struct broker *broker;
+	struct owner *owner;
+};
+
+static void look_run(struct task *task)
+{
+	struct look *look = container_of(task, struct look, task);
+	struct registry *registry = look->broker->registry;
+
+	still_mapped_look(look->broker, look->owner, LOOKS_OF_ROUND);
+	pthread_mutex_lock(&registry->lock);
+	look->owner->looks_at_mapped = false;
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+	free(look);
+}
+
+/* Without memory the next round looks. */
+static void look_begin(struct broker *broker, struct owner *owner)
+{
+	struct look *look = NULL;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	if (!owner->looks_at_mapped)
+		look = calloc(1, sizeof(*look));
+	if (look) {
+		*look = (struct look){ { .run = look_run }, broker, owner };
+		owner->looks_at_mapped = true;
+		broker->registry->n_busy++;
+		workqueue_add(broker->user_lanes,
+			      (uint64_t)owner->uid | WORKQUEUE_RELEASES, &look->task);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+}
+
 void still_mapped_look_all(struct broker *broker)
 {
 	struct owner *owner = NULL;
 
 	while ((owner = next_owner(broker, owner)))
-		still_mapped_look(broker, owner, LOOKS_OF_ROUND);
+		look_begin(broker, owner);
 }
 
 void still_mapped_free(struct broker *broker)

@@ -26,11 +26,11 @@ void still_mapped_restore(const struct broker *broker, struct block *block);
 
 /*
  * Looks at up to so many blocks of the owner, in turns, and gives those back that no
- * program has open any more. Without registry.lock.
+ * program has open any more. May take long (struct block, given): in the owner's lane.
  */
 void still_mapped_look(struct broker *broker, struct owner *owner, unsigned int n);
 
-/* The same for all owners. For the housekeeper, which alone drops owners. */
+/* Has the lanes of all owners look. For the housekeeper, which alone drops owners. */
 void still_mapped_look_all(struct broker *broker);
 
 /* Frees all blocks at the end of the broker. */

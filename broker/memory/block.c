@@ -426,6 +426,7 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 	block->size = record->size;
 	block->place = record->place;
 	block->guard = (enum guard)record->guard;
+	block->given = block_is_host(block);
 	block->backing = record->backing;
 	block->record = index;
 	block->record_generation = record->head.generation;

@@ -73,6 +73,8 @@ struct block {
 	enum guard guard;
 	uint32_t record, record_generation; /* for the next broker; 0: none */
 	uint32_t n_lent; /* times that a program got the file, to write; registry.lock */
+	bool given; /* host: a program may have got the file itself, and put any number of
+		       locks on it, at which every close looks; registry.lock */
 	struct slab *slab;    /* NULL: the block serves a single allocation */
 	struct owner *payer;  /* charged for the memory, until block_free() */
 	bool pays_descriptor; /* of a slab, or freed: the payer pays a descriptor, too */

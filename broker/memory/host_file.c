@@ -83,16 +83,21 @@ static int take_events(int events, int fd)
  * program that has the file open could make a hole. fanotify(7) opens the file of an
  * event whatever its flags are.
  */
-static int open_by_event(int events, int fd)
+static int open_by_event(struct host_files *files, int fd)
 {
-	int opened;
+	_cleanup_close_ int opened = -1;
+	int taken;
 
-	if (fanotify_mark(events, FAN_MARK_ADD, FAN_OPEN, fd, NULL) < 0)
-		return -errno;
-	opened = open_anew(fd, O_RDONLY);
-	(void)fanotify_mark(events, FAN_MARK_REMOVE, FAN_OPEN, fd, NULL);
-	closep(&opened);
-	return take_events(events, fd);
+	pthread_mutex_lock(&files->lock);
+	if (fanotify_mark(files->events, FAN_MARK_ADD, FAN_OPEN, fd, NULL) < 0) {
+		taken = -errno;
+	} else {
+		opened = open_anew(fd, O_RDONLY);
+		(void)fanotify_mark(files->events, FAN_MARK_REMOVE, FAN_OPEN, fd, NULL);
+		taken = take_events(files->events, fd);
+	}
+	pthread_mutex_unlock(&files->lock);
+	return taken;
 }
 
 int host_file_open(struct host_files *files, int fd, bool write)
@@ -103,10 +108,7 @@ int host_file_open(struct host_files *files, int fd, bool write)
 		return opened;
 	if (!write || errno != EPERM || files->events <= 0)
 		return -errno;
-	pthread_mutex_lock(&files->lock);
-	opened = open_by_event(files->events, fd);
-	pthread_mutex_unlock(&files->lock);
-	return opened;
+	return open_by_event(files, fd);
 }
 
 /* An event of an open by somebody else may have come late, and keeps its file. */

@@ -56,7 +56,8 @@ struct owner {
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	/* of the owner's kernels; lives as long as the worker */
 	struct slab_pool *pool; /* of small device and host allocations */
-	struct block *still_mapped; /* memops/still_mapped.h */
+	struct block *still_mapped; /* memops/still_mapped.h; so the next: */
+	bool looks_at_mapped;	    /* a task of the owner's lane */
 	struct origin *origins;	    /* model/origin.h */
 	struct stream *streams;	    /* that have names of their own */
 	struct stream *defaults[DEVICES_MAX];

@@ -15,12 +15,17 @@
 
 struct broker {
 	/* Set at the start, and valid until the end. */
-	struct registry *registry;     /* model/registry.h */
-	struct journal *journal;       /* model/journal.h */
-	struct memory *memory;	       /* memory/block.h */
-	struct reclaim *reclaim;       /* memory/reclaim.h; registry.lock */
-	struct workqueue *workqueue;   /* base/workqueue.h */
-	struct workqueue *searches;    /* lines that process/outside.h looks for */
+	struct registry *registry;   /* model/registry.h */
+	struct journal *journal;     /* model/journal.h */
+	struct memory *memory;	     /* memory/block.h */
+	struct reclaim *reclaim;     /* memory/reclaim.h; registry.lock */
+	struct workqueue *workqueue; /* base/workqueue.h */
+	/*
+	 * For what a user may make last at will: searches of process/outside.h, and
+	 * closes of files with the user's locks (fcntl(2)), of which there may be
+	 * millions. A user has one thread.
+	 */
+	struct workqueue *user_lanes;
 	struct processes *processes;   /* process/processes.h */
 	struct ops *ops;	       /* op/op.h */
 	struct leases *leases;	       /* memops/lease.h */

@@ -10,9 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define OUTSIDE_MS	2000
-#define OUTSIDE_LATE	16 /* a user has one late process, and all users so many */
-#define OUTSIDE_THREADS 16 /* that wait for such processes, one of a user */
+#include "base/workqueue.h"
+
+#define OUTSIDE_MS   2000
+#define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */
 
 struct late {
 	pid_t pid;
@@ -21,7 +22,7 @@ struct late {
 
 struct outside {
 	pthread_mutex_t lock;
-	struct late late[OUTSIDE_LATE + OUTSIDE_THREADS]; /* lock */
+	struct late late[OUTSIDE_LATE + USER_LANES]; /* lock */
 	unsigned int n_late;
 };
 

@@ -606,6 +606,20 @@ test_looking_at_the_link_makes_no_socket()
 	is "$(stat -c '%u %a' "$socket")" "$stranger 600"
 }
 
+# As a setuid program prints to whatever its user gave it.
+test_what_root_writes_to_a_lease_counts_as_the_openers()
+{
+	needs_root 'two users'
+	by $alice run 'echo "x 4096" >control/alloc'
+	lease_py <<-EOF
+		os.seteuid($alice)
+		lease = os.open("allocations/x/lease", os.O_RDWR)
+		os.seteuid(0)
+		assert attempt(os.write, lease, b"su: no such user") == "EINVAL"
+	EOF
+	like "$(tail -n 1 errors)" "uid=$alice .*allocations/x/lease EINVAL a lease takes one of"
+}
+
 # Any user may keep the lock of the sockets' folder: here by a listing, else by mount(2).
 test_the_lock_of_the_sockets_keeps_nobody_who_has_one()
 {

@@ -16,7 +16,7 @@ struct broker broker = {
 	.registry = &registry,
 	.journal = &journal,
 	.workqueue = &workqueue,
-	.searches = &workqueue,
+	.user_lanes = &workqueue,
 };
 struct control *control;
 
