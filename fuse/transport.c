@@ -326,12 +326,17 @@ static void thread_begin(struct transport *transport)
 	device = fuse_session_fd(transport->session);
 }
 
-/* Has libfuse call the handler. */
-static void process(struct transport *transport, const struct fuse_buf *request)
+/* What follows is about this request. */
+static void request_begin(const struct fuse_buf *request)
 {
 	unique = ((const struct fuse_in_header *)request->mem)->unique;
 	asked = request->mem;
 	kernel_look(request);
+}
+
+/* Has libfuse call the handler. */
+static void process(struct transport *transport, const struct fuse_buf *request)
+{
 	broker_look_begin();
 	fuse_session_process_buf(transport->session, request);
 	broker_look_end();
@@ -339,6 +344,7 @@ static void process(struct transport *transport, const struct fuse_buf *request)
 
 static void handle(struct transport *transport, const struct fuse_buf *request)
 {
+	request_begin(request);
 	if (!transport->look || !transport->look(transport->userdata, request))
 		process(transport, request);
 }
@@ -358,6 +364,7 @@ static void handle_put_off(void *userdata, const struct fuse_buf *request)
 {
 	thread_begin(userdata);
 	is_put_off = true;
+	request_begin(request);
 	process(userdata, request);
 }
 

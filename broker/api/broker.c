@@ -37,6 +37,7 @@
 #include "process/device_probe.h"
 #include "process/file_process.h"
 #include "process/processes.h"
+#include "process/user_lanes.h"
 #include "record/records.h"
 
 /* The broker and its parts, allocated together. */

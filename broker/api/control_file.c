@@ -15,12 +15,11 @@
 #include "model/registry.h"
 #include "op/op.h"
 #include "process/broker.h"
+#include "process/user_lanes.h"
 
-#define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
-#define BLANK_IN_TURN                                                            \
-	16384	      /* bytes that count for blank lines, which are passed over \
-		       */
-#define BLANK_LINE 64 /* at least, for each */
+#define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
+#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over */
+#define BLANK_LINE    64    /* at least, for each */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -448,8 +447,7 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	return *ret_blank || control_has_room(control, control->line_start);
 }
 
-/* The line begins again in the user's lane: a thread of the view waits for nothing.
- */
+/* The line begins again in the user's lane: a thread of the view waits for nothing. */
 static void control_put_off(struct control *control)
 {
 	control->position = control->line_start;
@@ -470,10 +468,9 @@ static void control_go_held(struct control *control)
 {
 	unsigned int n_left = LINES_IN_TURN;
 	size_t blank_left = BLANK_IN_TURN;
-	struct workqueue *queue;
 	const char *line;
 	size_t length;
-	bool blank;
+	bool blank, may_wait;
 
 	control->looping = true;
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
@@ -490,11 +487,16 @@ static void control_go_held(struct control *control)
 			continue;
 		}
 		control->looping = false;
-		queue = control->command.may_wait ? control->broker->user_lanes
-						  : control->broker->workqueue;
+		may_wait = control->command.may_wait;
 		pthread_mutex_unlock(&control->lock);
-		if (n_left == 0 || blank_left == 0)
-			workqueue_add(queue, control->caller.uid, &control->rest);
+		if (n_left > 0 && blank_left > 0)
+			return;
+		if (may_wait)
+			user_lane_add(control->broker, control->caller.uid,
+				      &control->rest);
+		else
+			workqueue_add(control->broker->workqueue, control->caller.uid,
+				      &control->rest);
 		return;
 	}
 	control->looping = false;

@@ -15,6 +15,7 @@
 #include "model/allocation.h"
 #include "model/registry.h"
 #include "process/broker.h"
+#include "process/user_lanes.h"
 
 static const struct attribute sealed = { .name = "sealed" };
 
@@ -65,7 +66,7 @@ static bool sealing_begin(const struct sealing *sealing)
 	if (copy) {
 		*copy = *sealing;
 		broker->registry->n_busy++;
-		workqueue_add(broker->user_lanes, copy->caller.uid, &copy->task);
+		user_lane_add(broker, copy->caller.uid, &copy->task);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return copy;

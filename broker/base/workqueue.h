@@ -17,8 +17,7 @@
 #include "base/turns.h"
 
 #define WORKQUEUE_THREADS      8
-#define USER_LANES	       16 /* threads of broker->user_lanes */
-#define WORKQUEUE_THREADS_MOST USER_LANES
+#define WORKQUEUE_THREADS_MOST 16
 #define WORKQUEUE_SHARE	       2 /* threads for the tasks of an owner */
 #define WORKQUEUE_LONG	       4 /* threads for long and slow tasks */
 #define WORKQUEUE_SLOW	       2 /* threads for slow tasks */

@@ -45,10 +45,9 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
-	/* Set by run(): the line would have to wait, and begins again in the user's lane.
-	 */
+	/* Set by run(): the line would have to wait, and begins again in a user's lane. */
 	bool put_off;
-	bool may_wait;		   /* it has been put off, and waits now */
+	bool may_wait; /* it has been put off, and waits now */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;

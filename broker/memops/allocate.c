@@ -37,6 +37,7 @@
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/processes.h"
+#include "process/user_lanes.h"
 
 #define MAKE_TRIES 3
 /* Blocks that a request which finds the limit reached asks the kernel about. */
@@ -564,8 +565,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 		return;
 	}
 	alloc->task = (struct task){ .run = alloc_request_look_run };
-	workqueue_add(broker->user_lanes, (uint64_t)owner->uid | WORKQUEUE_RELEASES,
-		      &alloc->task);
+	user_lane_add(broker, owner->uid, &alloc->task);
 }
 
 void alloc_request_start(struct alloc_request *alloc)

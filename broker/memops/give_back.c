@@ -14,6 +14,7 @@
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
+#include "process/user_lanes.h"
 
 /* Host memory up to this size is released at once: 64 MiB take the kernel 9 ms, and the
  * thread may be the one that reads requests. */
@@ -35,7 +36,7 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct held_piece held; /* a user's worker keeps the memory; registry.lock */
-	uint64_t whose;		/* owner of the task in the work queue */
+	uid_t uid;		/* who waits for the task, if it takes long */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
@@ -254,13 +255,13 @@ static void give_back_answered(struct give_back *give_back)
 	/* The driver may take long, and the kernel too for gigabytes. */
 	if (!give_back->kept && block->given) {
 		give_back->task.length = TASK_SHORT;
-		workqueue_add(give_back->broker->user_lanes, give_back->whose,
-			      &give_back->task);
+		user_lane_add(give_back->broker, give_back->uid, &give_back->task);
 	} else if (give_back->kept ||
 		   (block_is_host(block) && block->size <= RELEASED_AT_ONCE)) {
 		give_back_run(&give_back->task);
 	} else {
-		workqueue_add(give_back->broker->workqueue, give_back->whose,
+		workqueue_add(give_back->broker->workqueue,
+			      (uint64_t)give_back->uid | WORKQUEUE_RELEASES,
 			      &give_back->task);
 	}
 }
@@ -372,7 +373,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	}
 	give_back->task.length = task_length_of_call(block->size);
 	give_back->tell = tell;
-	give_back->whose = (uint64_t)owner->uid | WORKQUEUE_RELEASES;
+	give_back->uid = owner->uid;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	reclaim_begin(broker->reclaim,

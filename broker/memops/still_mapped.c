@@ -11,6 +11,7 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "process/broker.h"
+#include "process/user_lanes.h"
 
 /* Blocks of an owner that a round asks the kernel about, which takes some 10 us each. */
 #define LOOKS_OF_ROUND 64
@@ -120,14 +121,13 @@ static void look_begin(struct broker *broker, struct owner *owner)
 	struct look *look = NULL;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	if (!owner->looks_at_mapped)
+	if (!owner->looks_at_mapped && !broker->registry->shutting_down)
 		look = calloc(1, sizeof(*look));
 	if (look) {
 		*look = (struct look){ { .run = look_run }, broker, owner };
 		owner->looks_at_mapped = true;
 		broker->registry->n_busy++;
-		workqueue_add(broker->user_lanes,
-			      (uint64_t)owner->uid | WORKQUEUE_RELEASES, &look->task);
+		user_lane_add(broker, owner->uid, &look->task);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 }

@@ -20,12 +20,7 @@ struct broker {
 	struct memory *memory;	     /* memory/block.h */
 	struct reclaim *reclaim;     /* memory/reclaim.h; registry.lock */
 	struct workqueue *workqueue; /* base/workqueue.h */
-	/*
-	 * For what a user may make last at will: searches of process/outside.h, and
-	 * closes of files with the user's locks (fcntl(2)), of which there may be
-	 * millions. A user has one thread.
-	 */
-	struct workqueue *user_lanes;
+	struct workqueue *user_lanes; /* process/user_lanes.h */
 	struct processes *processes;   /* process/processes.h */
 	struct ops *ops;	       /* op/op.h */
 	struct leases *leases;	       /* memops/lease.h */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/workqueue.h"
+#include "process/user_lanes.h"
 
 #define OUTSIDE_MS   2000
 #define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */

@@ -45,7 +45,10 @@ warm_up()
 			for device in 0 1; do
 				[ "$kind" != host ] || device=0
 				by "$uid" run "echo 'warm 1000 kind=$kind device=$device' >control/alloc"
-				by "$uid" run 'cat allocations/warm/data >/dev/null && rmdir allocations/warm'
+				by "$uid" run 'cat allocations/warm/data >/dev/null'
+				# The user's ticket socket stays.
+				by "$uid" run 'cat allocations/warm/lease >/dev/null' || [ "$kind" != host ]
+				by "$uid" run 'rmdir allocations/warm'
 			done
 		done
 	done
