@@ -400,6 +400,8 @@ int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_w
 	struct registry *registry = broker->registry;
 	struct lifetime *lifetime = NULL;
 	char key[CGROUP_PATH_MAX + 32];
+	/* Closed without the lock: a close looks at all locks (fcntl(2)) on the file. */
+	_cleanup_close_ int late = -1;
 	uint32_t record;
 	int fd, r = 0;
 
@@ -424,7 +426,7 @@ int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_w
 		/* Another line of the process may have been faster. */
 		lifetime = lifetime_find(broker, key);
 		if (lifetime) {
-			close(fd);
+			late = fd;
 			lifetime_unkeep(broker, record);
 		} else {
 			r = lifetime_watch(broker, of->kind, key, fd, record, of->user,
