@@ -237,7 +237,7 @@ static int make_socket(struct view *view, const struct caller *caller,
 	return error;
 }
 
-/* Returns: whether another thread opens the lease, and may make the user's socket. */
+/* Another thread makes the user's socket, and opens the lease. Returns: false: no. */
 static bool put_off(struct view *view, fuse_req_t req)
 {
 	struct subordinates *subordinates = view->groups.subordinates;

@@ -308,9 +308,9 @@ static struct user *find_idlest(const struct tickets *tickets)
 }
 
 /*
- * Takes an unneeded socket out of the table. Its thread closes what is open, and may take
- * its time. Under tickets->lock. Returns: whether there was one, whose name the caller
- * removes.
+ * Takes an unneeded socket out of the table. The socket's thread closes the connections,
+ * which may last. The caller removes the name. Under tickets->lock. Returns: whether a
+ * socket was unneeded.
  */
 static bool make_room(struct tickets *tickets, struct name *ret_name)
 {
@@ -354,7 +354,7 @@ static struct user *user_find(const struct tickets *tickets, uid_t uid)
 	return user;
 }
 
-/* A new user. The name is removed that made the room. Returns: 0; -errno. */
+/* A new user, in the place of an unneeded one where all are taken. Returns: 0; -errno. */
 static int user_add(struct tickets *tickets, uid_t uid, const char *path,
 		    struct user **ret_user)
 {

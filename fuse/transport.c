@@ -69,13 +69,16 @@
 /* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
 #define REQUEST_MAX ((1 << 20) + 4096)
 
+/* Requests that may take long by their kind (transport_slow), and those put off. */
+enum lane { LANE_SLOW, LANE_PUT_OFF, N_LANES };
+
 struct transport {
 	struct fuse_session *session;
 	struct broker *broker;
 	transport_look *look;
 	struct transport_slow slow;
-	struct slow_lane slow_lane, put_off; /* requests */
-	bool has_slow_lane, has_put_off;     /* threads */
+	struct slow_lane lanes[N_LANES];
+	unsigned int n_lanes; /* with a thread */
 	void (*answering)(void *userdata);
 	void (*ended)(void *userdata);
 	void *userdata;
@@ -373,7 +376,7 @@ bool transport_put_off(uint64_t user)
 	const struct fuse_in_header *header = asked;
 
 	return slow_lane_add(
-		&of_thread->put_off, user,
+		&of_thread->lanes[LANE_PUT_OFF], user,
 		&(struct fuse_buf){ .size = header->len, .mem = (void *)asked });
 }
 
@@ -403,7 +406,7 @@ static bool is_put_aside(struct transport *transport, const struct fuse_buf *req
 
 	return transport->slow.is &&
 	       transport->slow.is(transport->userdata, request, &user) &&
-	       slow_lane_add(&transport->slow_lane, user, request);
+	       slow_lane_add(&transport->lanes[LANE_SLOW], user, request);
 }
 
 /* Takes a request and has the handler called. Returns: go on? */
@@ -493,6 +496,18 @@ static int start_one(struct transport *transport)
 	return -error;
 }
 
+static void (*const serve_lane[N_LANES])(void *userdata,
+					 const struct fuse_buf *request) = {
+	[LANE_SLOW] = handle_slow,
+	[LANE_PUT_OFF] = handle_put_off,
+};
+
+static void lanes_hold(struct transport *transport, bool held)
+{
+	for (unsigned int i = 0; i < N_LANES; i++)
+		slow_lane_hold(&transport->lanes[i], held);
+}
+
 static int start(struct transport *transport)
 {
 	struct sigaction action = { .sa_handler = on_stop };
@@ -501,12 +516,11 @@ static int start(struct transport *transport)
 	sigaction(STOP_SIGNAL, &action, NULL);
 	error = watchdog_init(&transport->watchdog, look_after, transport);
 	transport->watched = !error;
-	if (!error)
-		error = slow_lane_init(&transport->slow_lane, handle_slow, transport);
-	transport->has_slow_lane = !error;
-	if (!error)
-		error = slow_lane_init(&transport->put_off, handle_put_off, transport);
-	transport->has_put_off = !error;
+	while (!error && transport->n_lanes < N_LANES) {
+		error = slow_lane_init(&transport->lanes[transport->n_lanes],
+				       serve_lane[transport->n_lanes], transport);
+		transport->n_lanes += !error;
+	}
 	while (!error && transport->n_threads < N_THREADS)
 		error = start_one(transport);
 	return error;
@@ -572,14 +586,16 @@ void transport_pause(struct transport *transport)
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
 	pthread_mutex_unlock(&transport->lock);
-	slow_lane_hold(&transport->slow_lane, true);
-	slow_lane_hold(&transport->put_off, true);
+	lanes_hold(transport, true);
 }
 
 unsigned int transport_n_left(struct transport *transport)
 {
-	return slow_lane_n_left(&transport->slow_lane) +
-	       slow_lane_n_left(&transport->put_off);
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < N_LANES; i++)
+		n += slow_lane_n_left(&transport->lanes[i]);
+	return n;
 }
 
 void transport_go_on(struct transport *transport)
@@ -588,8 +604,7 @@ void transport_go_on(struct transport *transport)
 	transport->paused = false;
 	pthread_cond_broadcast(&transport->turn);
 	pthread_mutex_unlock(&transport->lock);
-	slow_lane_hold(&transport->slow_lane, false);
-	slow_lane_hold(&transport->put_off, false);
+	lanes_hold(transport, false);
 }
 
 struct transport *transport_free(struct transport *transport)
@@ -598,10 +613,8 @@ struct transport *transport_free(struct transport *transport)
 		return NULL;
 	fuse_session_exit(transport->session);
 	stop(transport);
-	if (transport->has_slow_lane)
-		slow_lane_deinit(&transport->slow_lane);
-	if (transport->has_put_off)
-		slow_lane_deinit(&transport->put_off);
+	while (transport->n_lanes)
+		slow_lane_deinit(&transport->lanes[--transport->n_lanes]);
 	if (transport->watched)
 		watchdog_deinit(&transport->watchdog);
 	pthread_cond_destroy(&transport->turn);

@@ -67,9 +67,9 @@ static inline uint64_t transport_unique_of(uint64_t of_kernel)
 }
 
 /*
- * Has a thread of its own handle the request of this thread from its beginning: the
- * handler finds that it must wait where nobody else may wait for it. Users take turns.
- * The caller lets go of the request without an answer. Returns: false: no memory.
+ * Hands the request under way to the thread of put-off requests, where the handler runs
+ * from its beginning and may wait. Users take turns there. The caller drops the request
+ * without an answer. Returns: false: no memory.
  */
 bool transport_put_off(uint64_t user);
 /* Whether this is that thread. There is one. */

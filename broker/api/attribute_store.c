@@ -245,10 +245,6 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 	word[length] = '\0';
 	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "owner") == 0)
 		return store_owner(broker, token, caller, word);
-
-	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "sealed") == 0 &&
-	    strcmp(word, "1") == 0)
-		seal_ask_of(broker, caller, token);
 	pthread_mutex_lock(&broker->registry->lock);
 	r = store_object(broker, type, token, attribute, caller, word, &name, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -29,14 +29,20 @@ struct sealing {
 	size_t length;
 };
 
+static int seal_now(struct broker *broker, struct token token,
+		    const struct caller *caller)
+{
+	seal_ask_of(broker, caller, token);
+	return broker_store(broker, OBJECT_ALLOCATION, token, &sealed, caller, "1", 1);
+}
+
 static void sealing_run(struct task *task)
 {
 	struct sealing *sealing = container_of(task, struct sealing, task);
 	struct broker *broker = sealing->broker;
 	struct completion *wait = sealing->wait;
 	size_t length = sealing->length;
-	int r = broker_store(broker, OBJECT_ALLOCATION, sealing->token, &sealed,
-			     &sealing->caller, "1", 1);
+	int r = seal_now(broker, sealing->token, &sealing->caller);
 
 	free(sealing);
 	pthread_mutex_lock(&broker->registry->lock);
@@ -51,7 +57,7 @@ static bool is_one(const char *value, size_t length)
 	       (length == 1 || (length == 2 && value[1] == '\n'));
 }
 
-/* Returns: whether the lane goes on. */
+/* Without memory others wait. Returns: whether the lane goes on. */
 static bool sealing_begin(const struct sealing *sealing)
 {
 	struct broker *broker = sealing->broker;
@@ -84,10 +90,15 @@ void sealed_store(struct broker *broker, struct token token, const struct caller
 		.length = length,
 	};
 
-	if (is_one(value, length) && sealing_begin(&sealing))
-		return;
-	wait->done(wait,
-		   broker_store(broker, OBJECT_ALLOCATION, token, &sealed, caller, value,
-				length),
-		   NULL, length);
+	int r;
+
+	if (is_one(value, length)) {
+		if (sealing_begin(&sealing))
+			return;
+		r = seal_now(broker, token, caller);
+	} else {
+		r = broker_store(broker, OBJECT_ALLOCATION, token, &sealed, caller, value,
+				 length);
+	}
+	wait->done(wait, r, NULL, length);
 }

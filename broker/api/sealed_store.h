@@ -8,6 +8,6 @@ struct caller;
 struct completion;
 struct token;
 
-/* For the table of attributes: a value is written to the allocation's `sealed`. */
+/* Writes a value to `sealed` of an allocation, for the table of attributes. */
 void sealed_store(struct broker *broker, struct token token, const struct caller *caller,
 		  const char *value, size_t length, struct completion *wait);

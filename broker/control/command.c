@@ -82,6 +82,12 @@ void command_refuse(struct command *command, const struct refusal *refusal)
 	command_fail(command, refusal->error, "%s", refusal->sentence);
 }
 
+void command_put_off(struct command *command)
+{
+	line_deinit(&command->line);
+	command->put_off = true;
+}
+
 int command_parse(struct command *command)
 {
 	struct refusal refusal;

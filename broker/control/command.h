@@ -45,9 +45,8 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
-	/* Set by run(): the line would have to wait, and begins again in a user's lane. */
-	bool put_off;
-	bool may_wait; /* it has been put off, and waits now */
+	bool put_off;		   /* command_put_off() */
+	bool may_wait;		   /* it has been put off, and waits now */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;
@@ -71,6 +70,9 @@ void command_fail(struct command *command, int error, const char *format, ...)
 
 /* As command_fail(), with the sentence of a line that could not be parsed. */
 void command_refuse(struct command *command, const struct refusal *refusal);
+
+/* The line begins again in a user's lane, with may_wait. */
+void command_put_off(struct command *command);
 
 /* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
  * answered. */

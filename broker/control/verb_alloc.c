@@ -501,10 +501,8 @@ void verb_alloc(struct command *command)
 		return;
 	}
 	r = alloc_find_lifetime(command, &line);
-	if (r == -EAGAIN) {
-		line_deinit(&command->line);
-		command->put_off = true;
-	}
+	if (r == -EAGAIN)
+		command_put_off(command);
 	if (r < 0) {
 		free(alloc);
 		return;

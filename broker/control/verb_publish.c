@@ -86,8 +86,7 @@ void verb_publish(struct command *command)
 		return;
 	}
 	if (!command->may_wait && publish_lasts(command->broker, &caller, pairs, n)) {
-		line_deinit(&command->line);
-		command->put_off = true;
+		command_put_off(command);
 		return;
 	}
 	if (publish(command->broker, &caller, pairs, n, &refusal) < 0)

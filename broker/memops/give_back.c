@@ -36,7 +36,7 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct held_piece held; /* a user's worker keeps the memory; registry.lock */
-	uid_t uid;		/* who waits for the task, if it takes long */
+	uid_t uid;		/* the owner's; whose tasks wait for this one */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
@@ -252,18 +252,16 @@ static void give_back_answered(struct give_back *give_back)
 
 	if (__atomic_sub_fetch(&give_back->n_open, 1, __ATOMIC_ACQ_REL))
 		return;
-	/* The driver may take long, and the kernel too for gigabytes. */
-	if (!give_back->kept && block->given) {
-		give_back->task.length = TASK_SHORT;
-		user_lane_add(give_back->broker, give_back->uid, &give_back->task);
-	} else if (give_back->kept ||
-		   (block_is_host(block) && block->size <= RELEASED_AT_ONCE)) {
+	if (give_back->kept)
 		give_back_run(&give_back->task);
-	} else {
+	else if (block->given)
+		user_lane_add(give_back->broker, give_back->uid, &give_back->task);
+	else if (block_is_host(block) && block->size <= RELEASED_AT_ONCE)
+		give_back_run(&give_back->task);
+	else /* The driver may take long, and the kernel too for gigabytes. */
 		workqueue_add(give_back->broker->workqueue,
 			      (uint64_t)give_back->uid | WORKQUEUE_RELEASES,
 			      &give_back->task);
-	}
 }
 
 /*

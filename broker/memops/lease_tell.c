@@ -36,7 +36,7 @@ void leases_tell_untold(struct allocation *allocation, struct lease *added)
 
 /* ---- of many leases, by the work queue ---- */
 
-/* Whether its allocation, or a folder above, has changed after the change of that number.
+/* Whether the lease's allocation or a folder above has a later change than that number.
  */
 static bool lease_has_change(const struct lease *lease, uint64_t after)
 {

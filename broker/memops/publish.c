@@ -26,7 +26,6 @@
 #include "process/broker.h"
 #include "record/records.h"
 
-/* Files of a set that the kernel is asked about under registry.lock, some 15 us each. */
 /* The set, an entry a pair. */
 struct set {
 	struct broker *broker;

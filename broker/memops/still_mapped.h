@@ -30,7 +30,7 @@ void still_mapped_restore(const struct broker *broker, struct block *block);
  */
 void still_mapped_look(struct broker *broker, struct owner *owner, unsigned int n);
 
-/* Has the lanes of all owners look. For the housekeeper, which alone drops owners. */
+/* Each owner's lane looks. Only for the housekeeper: no owner is dropped meanwhile. */
 void still_mapped_look_all(struct broker *broker);
 
 /* Frees all blocks at the end of the broker. */

@@ -72,7 +72,7 @@ static void op_move_request(struct op *op)
 	}
 }
 
-/* Writes the request; a request that is sent again gets its new addresses. */
+/* Writes the request; a repeated request gets new addresses. */
 static enum begun op_prepare(struct op *op)
 {
 	enum begun begun = OP_RUN;

@@ -14,5 +14,5 @@ struct task;
 
 #define USER_LANES 16 /* threads */
 
-/* The task, TASK_SHORT, is run in the user's lane. Under registry.lock, or no lock. */
+/* Runs the task in the user's lane. The caller may hold registry.lock, and no other. */
 void user_lane_add(const struct broker *broker, uid_t uid, struct task *task);

@@ -164,12 +164,10 @@ static void count(void *userdata)
 	__atomic_fetch_add((unsigned int *)userdata, 1, __ATOMIC_RELEASE);
 }
 
-/* Linux locks the folders above until a rename is answered. */
-Test(lease_show, leases_are_told_of_a_new_name_after_the_rename, .init = start,
-     .fini = stop)
+/* Makes the allocation y in the folder a, and opens a lease. */
+static struct lease *lease_in_folder(void (*wake)(void *userdata), void *userdata)
 {
 	const struct lease_name name = { N_LEASES + 1, N_LEASES + 1 };
-	unsigned int n_told = 0;
 	struct token folder, y;
 	struct lease *lease;
 
@@ -177,9 +175,19 @@ Test(lease_show, leases_are_told_of_a_new_name_after_the_rename, .init = start,
 	cr_assert(eq(int, command_say(shown, "alloc", "a/y 4K"), 0));
 	cr_assert(eq(int, object_find(shown, OBJECT_ALLOCATION, folder, "y", &y), 0));
 	cr_assert(eq(int,
-		     broker_lease_open(shown, y, &nobody_special, false, name, count,
-				       &n_told, &lease),
+		     broker_lease_open(shown, y, &nobody_special, false, name, wake,
+				       userdata, &lease),
 		     0));
+	return lease;
+}
+
+/* Linux locks the folders above until a rename is answered. */
+Test(lease_show, leases_are_told_of_a_new_name_after_the_rename, .init = start,
+     .fini = stop)
+{
+	unsigned int n_told = 0;
+	struct lease *lease = lease_in_folder(count, &n_told);
+
 	n_walks = 0;
 	folder_rename("a", "b");
 	folder_rename("b", "c");
@@ -226,19 +234,10 @@ static void stop_run(struct task *task)
 
 Test(lease_show, poll_says_what_leases_are_yet_to_be_told, .init = start, .fini = stop)
 {
-	const struct lease_name name = { N_LEASES + 1, N_LEASES + 1 };
+	struct lease *lease = lease_in_folder(ignore, NULL);
 	struct stop stops[WORKQUEUE_SHARE] = { 0 };
-	struct token folder, y;
 	struct answer text;
-	struct lease *lease;
 
-	cr_assert(eq(int, object_make(shown, OBJECT_ALLOCATION, "a", &folder), 0));
-	cr_assert(eq(int, command_say(shown, "alloc", "a/y 4K"), 0));
-	cr_assert(eq(int, object_find(shown, OBJECT_ALLOCATION, folder, "y", &y), 0));
-	cr_assert(eq(int,
-		     broker_lease_open(shown, y, &nobody_special, false, name, ignore,
-				       NULL, &lease),
-		     0));
 	broker_lease_read(lease, answer_expect(&text));
 	answer_get(&text);
 	cr_expect(not(broker_lease_changed(lease)));

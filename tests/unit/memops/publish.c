@@ -112,11 +112,13 @@ static int store_sealed(const char *value)
 {
 	const struct attribute_table *table = &attribute_tables[OBJECT_ALLOCATION];
 	const struct attribute *row = table->rows;
+	struct answer answer;
 
 	while (strcmp(row->name, "sealed"))
 		row++;
-	return broker_store(watched, OBJECT_ALLOCATION, tokens[0], row, &nobody_special,
-			    value, strlen(value));
+	row->store(watched, tokens[0], &nobody_special, value, strlen(value),
+		   answer_expect(&answer));
+	return answer_get(&answer);
 }
 
 Test(publish, a_seal_asks_without_the_lock_too, .init = set_up, .fini = tear_down)

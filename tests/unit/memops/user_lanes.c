@@ -56,8 +56,8 @@ static void ignore(void *userdata)
 }
 
 /*
- * A program opens a lease of the allocation, closes it and ends. Returns: the descriptor
- * it was given, as it may have sent to another program.
+ * A program opens a lease of the allocation, closes the lease and ends. Returns: the
+ * descriptor of the memory, which such a program may have sent to another.
  */
 static int take_file(struct token token)
 {
