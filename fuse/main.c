@@ -449,7 +449,8 @@ static void on_tell(void *userdata, const char *text)
 /* Starts brokers, one after another, each by exec: none shares memory with this process.
  */
 static int keep_brokers(const struct options *options, char **argv,
-			const char *mountpoint, struct left *left)
+			const char *mountpoint, struct left *left,
+			const struct keeper_places *places)
 {
 	struct keeping keeping = { .mountpoint = mountpoint, .left = left };
 	const char *settings, *driver = options->driver;
@@ -479,6 +480,7 @@ static int keep_brokers(const struct options *options, char **argv,
 			.tell = on_tell,
 			.store = service_is_there() ? service_store : NULL,
 			.left = left,
+			.places = *places,
 			.userdata = &keeping,
 		},
 		&leaves);
@@ -527,8 +529,11 @@ static int start_first(const struct options *options, char **argv)
 	_cleanup_(left_deinit) struct left left = { 0 };
 	_cleanup_free_ char *mountpoint = NULL;
 	_cleanup_text_ struct text why = TEXT_INIT;
-	int status = -1;
+	struct keeper_places places;
+	int status = -1, error = keeper_places_take(&places);
 
+	if (error)
+		return log_complain("the keeper: %s", strerror(-error));
 	take_left(options, &left);
 	if (left.n)
 		mountpoint = mountpoint_of_left(options, &left);
@@ -539,7 +544,7 @@ static int start_first(const struct options *options, char **argv)
 		status = ready_fork();
 	if (status >= 0)
 		return status;
-	return options->keep ? keep_brokers(options, argv, mountpoint, &left)
+	return options->keep ? keep_brokers(options, argv, mountpoint, &left, &places)
 			     : serve(options, mountpoint, NULL);
 }
 

@@ -25,24 +25,6 @@
 /* An empty block is kept for so long: small allocations often come and go. */
 #define SPARE_MS 1000
 
-static void housekeeper_bury_runs(struct broker *broker)
-{
-	unsigned int n = 0;
-	struct instance *instance;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	instance = take_ptr(broker->processes->dead_instances);
-	pthread_mutex_unlock(&broker->registry->lock);
-	for (; instance; n++)
-		instance = instance_free(instance);
-	if (!n)
-		return;
-	pthread_mutex_lock(&broker->registry->lock);
-	if (__atomic_sub_fetch(&broker->processes->n_instances, n, __ATOMIC_RELAXED) == 0)
-		pthread_cond_broadcast(&broker->registry->idle);
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
 /* Ends idle workers of owners without memory in them. */
 static void housekeeper_end_idle(struct broker *broker)
 {
@@ -163,7 +145,7 @@ static void *housekeeper_main(void *userdata)
 		next_ms = min_wait(checkpoint_check_limits(broker), next_ms);
 		next_ms = min_wait(housekeeper_restart_mover(broker), next_ms);
 		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
-		housekeeper_bury_runs(broker);
+		instances_bury(broker);
 		alloc_queues_wake(broker);
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);

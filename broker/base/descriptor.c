@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "base/proc.h"
@@ -59,10 +58,14 @@ static uint64_t descriptors_kept(void)
 	return MIN(MAX(most / 8, (uint64_t)KEPT_LEAST), most / 2);
 }
 
-/* A new descriptor has the lowest free number, so the number shows how many are left. */
+/*
+ * A new descriptor has the lowest free number, so the number shows how many are left. A
+ * socket has an inode of its own: an eventfd shares one with all others of the machine, and
+ * a close looks at all locks (fcntl(2)) that users have put on the inode.
+ */
 bool descriptor_is_left(void)
 {
-	_cleanup_close_ int fd = eventfd(0, EFD_CLOEXEC);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	return fd >= 0 && (uint64_t)fd < descriptors_most() - descriptors_kept();
 }

@@ -179,7 +179,6 @@ static void channel_bury(struct channel *channel)
 
 	pthread_mutex_lock(&channel->lock);
 	channel_set_reason_locked(channel, reason);
-	closep(&channel->pidfd);
 	channel->pid = 0;
 	pthread_mutex_unlock(&channel->lock);
 }

@@ -11,6 +11,8 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include <utlist.h>
+
 #include "base/crash.h"
 #include "base/def.h"
 #include "keep/message.h"
@@ -23,9 +25,25 @@ struct kept {
 	int fd;
 };
 
+/*
+ * A question of a thread that waits for the answer. The keeper answers some questions
+ * late, and others before them.
+ */
+struct question {
+	uint32_t answer;     /* the word */
+	struct keep_key key; /* in the answer */
+	bool is_answered;
+	struct question *prev, *next;
+};
+
 struct keep {
 	int socket;
-	pthread_mutex_t lock; /* held from a question to its answer */
+	bool understands_late; /* the keeper knows KEEP_DROP_LATE */
+	pthread_mutex_t lock;
+	pthread_cond_t heard;	    /* an answer came, or nobody receives any more */
+	struct question *questions; /* without an answer, the oldest first; lock */
+	bool receiving;		    /* a thread does, for all questions; lock */
+	int lost;		    /* -errno: no answer comes any more; lock */
 	struct kept *left;    /* by the last broker, by key; fd -1: taken */
 	size_t n_left;
 	pthread_mutex_t forget_lock; /* taken last */
@@ -73,6 +91,7 @@ static int receive_left(struct keep *keep)
 		if (r < 0)
 			return r;
 	}
+	keep->understands_late = r == 0 && message.key.number >= KEEP_WITH_LATE;
 	if (keep->n_left)
 		qsort(keep->left, keep->n_left, sizeof(*keep->left), key_compare);
 	return r;
@@ -90,6 +109,7 @@ int keep_open(struct keep **ret_keep)
 	if (!keep)
 		return -ENOMEM;
 	pthread_mutex_init(&keep->lock, NULL);
+	pthread_cond_init(&keep->heard, NULL);
 	pthread_mutex_init(&keep->forget_lock, NULL);
 	if (sscanf(end, "%d", &keep->socket) != 1) {
 		keep->socket = -1;
@@ -135,6 +155,7 @@ struct keep *keep_free(struct keep *keep)
 	closep(&keep->socket);
 	free(keep->left);
 	free(keep->forgotten);
+	pthread_cond_destroy(&keep->heard);
 	pthread_mutex_destroy(&keep->lock);
 	pthread_mutex_destroy(&keep->forget_lock);
 	free(keep);
@@ -190,37 +211,112 @@ int keep_put(struct keep *keep, struct keep_key key, int fd)
 	return r;
 }
 
-/* Drops, and waits until that is done. Under keep->lock. Returns: 0; -errno. */
-static int drop(struct keep *keep, struct keep_key key)
+/* ---- questions ---- */
+
+/* Whether this is the answer. A keeper at its limit says so in place of the kind. */
+static bool is_answered_by(const struct question *question,
+			   const struct keep_message *answer)
+{
+	return question->answer == answer->word &&
+	       question->key.number == answer->key.number &&
+	       question->key.generation == answer->key.generation &&
+	       (question->key.kind == answer->key.kind || answer->key.kind == KEEP_FULL);
+}
+
+/* Under keep->lock. */
+static void take_answer(struct keep *keep, const struct keep_message *answer)
+{
+	struct question *question;
+
+	if (answer->word == KEEP_DROP) {
+		pthread_mutex_lock(&keep->forget_lock);
+		keep->n_puts = 0;
+		keep->is_full = answer->key.kind == KEEP_FULL;
+		pthread_mutex_unlock(&keep->forget_lock);
+	}
+	DL_FOREACH (keep->questions, question) {
+		if (is_answered_by(question, answer))
+			break;
+	}
+	if (!question)
+		return;
+	question->is_answered = true;
+	DL_DELETE(keep->questions, question);
+}
+
+/* Under keep->lock, which it releases meanwhile. */
+static void receive_answer(struct keep *keep)
 {
 	struct keep_message answer;
 	int fd, r;
 
-	crash_point("keeper: before a descriptor is dropped");
-	r = keep_send(keep->socket, KEEP_DROP, key, -1);
-	if (r < 0)
-		return r;
-	crash_point("keeper: a descriptor is being dropped");
+	keep->receiving = true;
+	pthread_mutex_unlock(&keep->lock);
 	r = keep_receive(keep->socket, 0, &answer, &fd);
-	crash_point("keeper: a descriptor is dropped");
+	if (r == 0)
+		closep(&fd);
+	pthread_mutex_lock(&keep->lock);
+	keep->receiving = false;
 	if (r < 0)
-		return r;
-	closep(&fd);
-	pthread_mutex_lock(&keep->forget_lock);
-	keep->n_puts = 0;
-	keep->is_full = answer.key.kind == KEEP_FULL;
-	pthread_mutex_unlock(&keep->forget_lock);
-	return 0;
+		keep->lost = r;
+	else
+		take_answer(keep, &answer);
+	pthread_cond_broadcast(&keep->heard);
+}
+
+/*
+ * Asks, and waits for the answer. One of the threads that wait receives for all of them.
+ * Returns: 0; -errno.
+ */
+static int ask(struct keep *keep, uint32_t word, struct keep_key key, uint32_t answer)
+{
+	struct question question = { .answer = answer, .key = key };
+	int r;
+
+	pthread_mutex_lock(&keep->lock);
+	DL_APPEND(keep->questions, &question);
+	pthread_mutex_unlock(&keep->lock);
+	r = keep_send(keep->socket, word, key, -1);
+	if (r == 0)
+		crash_point("keeper: a question is sent");
+	pthread_mutex_lock(&keep->lock);
+	while (r == 0 && !question.is_answered) {
+		r = keep->lost;
+		if (r == 0 && keep->receiving)
+			pthread_cond_wait(&keep->heard, &keep->lock);
+		else if (r == 0)
+			receive_answer(keep);
+	}
+	if (!question.is_answered)
+		DL_DELETE(keep->questions, &question);
+	pthread_mutex_unlock(&keep->lock);
+	return question.is_answered ? 0 : r;
+}
+
+static int drop(struct keep *keep, uint32_t word, struct keep_key key)
+{
+	int r;
+
+	crash_point("keeper: before a descriptor is dropped");
+	r = ask(keep, word, key, KEEP_DROP);
+	crash_point("keeper: a descriptor is dropped");
+	return r;
 }
 
 void keep_drop(struct keep *keep, struct keep_key key)
 {
-	if (!keep)
-		return;
-	pthread_mutex_lock(&keep->lock);
-	(void)drop(keep, key);
-	pthread_mutex_unlock(&keep->lock);
+	if (keep)
+		(void)drop(keep, KEEP_DROP, key);
 }
+
+void keep_drop_late(struct keep *keep, struct keep_key key)
+{
+	if (keep)
+		(void)drop(keep, keep->understands_late ? KEEP_DROP_LATE : KEEP_DROP,
+			   key);
+}
+
+/* ---- forgotten descriptors ---- */
 
 /*
  * Waits for a busy keeper, and never for a stopped one, which would stop the broker.
@@ -308,7 +404,17 @@ static bool must_ask(struct keep *keep)
 	return must;
 }
 
-/* A drop of nothing asks: its answer comes when all before it are closed. */
+static bool is_full(struct keep *keep)
+{
+	bool full;
+
+	pthread_mutex_lock(&keep->forget_lock);
+	full = keep->is_full;
+	pthread_mutex_unlock(&keep->forget_lock);
+	return full;
+}
+
+/* A drop of nothing asks. The keeper closes others before it answers, where these are many. */
 int keep_make_room(struct keep *keep)
 {
 	struct keep_key key;
@@ -316,15 +422,11 @@ int keep_make_room(struct keep *keep)
 
 	if (!keep || !must_ask(keep))
 		return 0;
-	pthread_mutex_lock(&keep->lock);
 	while (r == 0 && next_settled(keep, &key))
 		r = keep_send(keep->socket, KEEP_FORGET, key, -1);
 	if (r == 0)
-		r = drop(keep, (struct keep_key){ 0 });
-	if (r == 0 && keep->is_full)
-		r = -EMFILE;
-	pthread_mutex_unlock(&keep->lock);
-	return r;
+		r = drop(keep, KEEP_DROP, (struct keep_key){ 0 });
+	return r == 0 && is_full(keep) ? -EMFILE : r;
 }
 
 void keep_drop_rest(struct keep *keep)
@@ -336,31 +438,16 @@ void keep_drop_rest(struct keep *keep)
 	}
 }
 
-static int ask_to_go_on(struct keep *keep, enum keep_word word)
-{
-	struct keep_message answer;
-	int fd, r;
-
-	pthread_mutex_lock(&keep->lock);
-	r = keep_send(keep->socket, word, (struct keep_key){ 0 }, -1);
-	do {
-		if (r == 0)
-			r = keep_receive(keep->socket, 0, &answer, &fd);
-		if (r == 0)
-			closep(&fd);
-	} while (r == 0 && answer.word != KEEP_GO);
-	pthread_mutex_unlock(&keep->lock);
-	return r;
-}
-
 int keep_take_over(struct keep *keep)
 {
-	return keep_goes_on(keep) ? ask_to_go_on(keep, KEEP_ASK) : 0;
+	return keep_goes_on(keep)
+		       ? ask(keep, KEEP_ASK, (struct keep_key){ 0 }, KEEP_GO)
+		       : 0;
 }
 
 void keep_pause(struct keep *keep)
 {
-	(void)ask_to_go_on(keep, KEEP_PAUSED);
+	(void)ask(keep, KEEP_PAUSED, (struct keep_key){ 0 }, KEEP_GO);
 }
 
 void keep_say_busy(struct keep *keep, unsigned int n_left)

@@ -41,6 +41,17 @@ struct keep_key {
 
 struct left;
 
+/* Low descriptors, by which a process that starts gets its program and its socket. */
+struct keeper_places {
+	int program, socket;
+};
+
+/*
+ * Takes the places. Before any descriptor of a user: a process that starts has copies of
+ * the lower ones. Returns: 0; -errno.
+ */
+int keeper_places_take(struct keeper_places *ret_places);
+
 struct keeper_config {
 	char **argv;		       /* of the broker: this program again */
 	const char *mountpoint;	       /* absolute */
@@ -59,6 +70,7 @@ struct keeper_config {
 	 */
 	int (*store)(void *userdata, int socket);
 	struct left *left; /* by the last keeper, for the first broker */
+	struct keeper_places places;
 	void *userdata;
 };
 
@@ -107,7 +119,7 @@ void keep_drop_rest(struct keep *keep);
 
 /*
  * Before keep_put() for an object of a user: the keeper closes the settled descriptors
- * (keep_settle()), so that it has no more than the broker. Waits for the keeper if there
+ * (keep_settle()), so that it has few more than the broker. Waits for the keeper if there
  * are any, and at every KEEP_ASK_PUTS-th call, to learn whether there is room: a
  * descriptor sent beyond the keeper's limit is lost. Returns: 0; -EMFILE: the keeper has
  * no room; -errno.
@@ -123,6 +135,12 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 
 /* The keeper closes its copy before this returns, so the caller's close is the last. */
 void keep_drop(struct keep *keep, struct keep_key key);
+
+/*
+ * The same, of a file that users may have put locks on (fcntl(2)). A close looks at all
+ * locks, so this one may take long, and the keeper closes others meanwhile.
+ */
+void keep_drop_late(struct keep *keep, struct keep_key key);
 
 /*
  * The keeper closes its copy after the next keep_settle(): with the first beat or

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process. One thread, and two children, which die with the keeper: a
- * broker, and a standby for the next one (standby.c).
+ * The keeper's process. One thread and those that close descriptors (closer.h), and two
+ * children, which die with the keeper: a broker, and a standby for the next one
+ * (standby.c).
  *
  * A broker that dies is followed by another at once. After three deaths without an
  * answered request in between, the next broker would die of the same bug: the keeper then
@@ -17,10 +18,13 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -33,41 +37,66 @@
 #define TICK_MS		1000
 #define START_MOST_MS	120000 /* that a start may take without a word */
 #define GIVE_S		10
+#define CLOSES_BEHIND	8 /* that a broker does not wait for */
 #define QUEUE_BYTES	(2 << 20) /* or as much as the kernel allows */
 
 /* ---- descriptors ---- */
 
-static void entry_drop(struct keeper *keeper, struct keep_key key)
+static struct entry *entry_take(struct keeper *keeper, struct keep_key key)
 {
 	struct entry *entry;
 
 	HASH_FIND(hh, keeper->entries, &key, sizeof(key), entry);
-	if (!entry)
-		return;
-	HASH_DEL(keeper->entries, entry);
-	close(entry->fd);
-	free(entry);
+	if (entry)
+		HASH_DEL(keeper->entries, entry);
+	return entry;
+}
+
+static struct entry *entry_new(struct keep_key key, int fd)
+{
+	struct entry *entry = calloc(1, sizeof(*entry));
+
+	if (entry)
+		*entry = (struct entry){ .key = key, .fd = fd, .asker = -1 };
+	return entry;
+}
+
+/* Anybody may open a process or read the events of a cgroup, and put locks on these. */
+static bool may_be_locked(enum keep_kind kind)
+{
+	return kind == KEEP_LIFETIME || kind == KEEP_PROCESS;
+}
+
+/* asker: see struct entry. */
+static void entry_close(struct keeper *keeper, struct entry *entry, int asker,
+			bool is_locked)
+{
+	bool may_last = is_locked || may_be_locked(entry->key.kind);
+
+	entry->asker = asker;
+	closer_add(&keeper->closers[may_last ? CLOSER_OF_LOCKED : CLOSER_OF_OTHERS],
+		   entry);
 }
 
 /* Without memory the next broker does not get this descriptor. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd)
 {
-	struct entry *entry = calloc(1, sizeof(*entry));
+	struct entry *before = entry_take(keeper, key), *entry = entry_new(key, fd);
 
-	entry_drop(keeper, key);
-	if (!entry) {
+	if (before)
+		entry_close(keeper, before, -1, false);
+	if (entry)
+		HASH_ADD(hh, keeper->entries, key, sizeof(entry->key), entry);
+	else
 		close(fd);
-		return;
-	}
-	entry->key = key;
-	entry->fd = fd;
-	HASH_ADD(hh, keeper->entries, key, sizeof(entry->key), entry);
 }
 
 static void entries_free(struct keeper *keeper)
 {
-	while (keeper->entries)
-		entry_drop(keeper, keeper->entries->key);
+	struct entry *entry, *next;
+
+	HASH_ITER (hh, keeper->entries, entry, next)
+		entry_close(keeper, entry_take(keeper, entry->key), -1, false);
 }
 
 void keeper_spare_close(struct keeper *keeper)
@@ -76,11 +105,12 @@ void keeper_spare_close(struct keeper *keeper)
 		closep(&keeper->spare[i]);
 }
 
+/* Nobody else has these files, so nobody makes their closes last. */
 void keeper_spare_open(struct keeper *keeper)
 {
 	for (size_t i = 0; i < N_SPARE; i++) {
 		if (keeper->spare[i] < 0)
-			keeper->spare[i] = fcntl(keeper->program, F_DUPFD_CLOEXEC, 3);
+			keeper->spare[i] = memfd_create("gpumem-spare", MFD_CLOEXEC);
 	}
 }
 
@@ -103,24 +133,54 @@ static void note_lost(struct keeper *keeper)
 			   (unsigned long long)descriptors_most());
 }
 
-static void answer_drop(const struct child *child, const struct keep_message *message)
+void keeper_answer(int socket, struct keep_key key)
 {
-	struct keep_message answer = *message;
-
 	if (!descriptor_is_left())
-		answer.key.kind = KEEP_FULL;
-	(void)send(child->socket, &answer, sizeof(answer), MSG_NOSIGNAL);
+		key.kind = KEEP_FULL;
+	(void)keep_send(socket, KEEP_DROP, key, -1);
+}
+
+/*
+ * Whether a broker that asks for room waits for closes: where there is no room, and where
+ * closes are late, so that a user's loop of puts does not fill the keeper.
+ */
+static bool room_comes_later(struct keeper *keeper)
+{
+	return closer_n_open(&keeper->closers[CLOSER_OF_OTHERS]) > CLOSES_BEHIND ||
+	       !descriptor_is_left();
+}
+
+/* Drops a descriptor for a broker that waits. A drop of nothing asks for room. */
+static void drop_and_answer(struct keeper *keeper, const struct child *child,
+			    const struct keep_message *message)
+{
+	struct entry *entry = entry_take(keeper, message->key);
+
+	if (!entry && !message->key.kind && room_comes_later(keeper))
+		entry = entry_new(message->key, -1);
+	if (entry)
+		entry_close(keeper, entry, child->socket,
+			    message->word == KEEP_DROP_LATE);
+	else
+		keeper_answer(child->socket, message->key);
+}
+
+static void forget(struct keeper *keeper, struct keep_key key)
+{
+	struct entry *entry = entry_take(keeper, key);
+
+	if (entry)
+		entry_close(keeper, entry, -1, false);
 }
 
 /* Words without a descriptor. */
 static void take_plain_word(struct keeper *keeper, struct child *child,
 			    const struct keep_message *message)
 {
-	if (message->word == KEEP_DROP) {
-		entry_drop(keeper, message->key);
-		answer_drop(child, message);
+	if (message->word == KEEP_DROP || message->word == KEEP_DROP_LATE) {
+		drop_and_answer(keeper, child, message);
 	} else if (message->word == KEEP_FORGET) {
-		entry_drop(keeper, message->key);
+		forget(keeper, message->key);
 	} else if (message->word == KEEP_PUT) {
 		note_lost(keeper);
 	} else if (message->word == KEEP_READY) {
@@ -201,41 +261,41 @@ void keeper_note(const struct keeper *keeper, const char *format, ...)
 }
 
 /*
- * A copy of a freed block's descriptor would keep the memory. The keeper waits for this
- * message, so that it frees nothing meanwhile.
+ * In the child of start_process(). Its table of descriptors is the keeper's own one until
+ * it takes a table without the descriptors of users: copies of these would keep freed
+ * memory, and to close copies may last (closer.h).
  */
-static void let_go(const struct keeper *keeper, int socket)
+static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent)
 {
-	const struct entry *entry;
-
-	for (entry = keeper->entries; entry; entry = entry->hh.next)
-		close(entry->fd);
-	(void)keep_send(socket, KEEP_BARE, (struct keep_key){ 0 }, -1);
-}
-
-static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
-				    int program, int socket)
-{
-	char end[16];
+	const struct keeper_places *places = &keeper->config->places;
+	const int last = MAX(places->program, places->socket);
 
 	/* A broker without a keeper could not be followed by another. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(EXIT_FAILURE);
-	let_go(keeper, socket);
-	snprintf(end, sizeof(end), "%d", socket);
-	setenv(KEEP_ENV, end, 1);
-	setenv(KEEP_ENV_MOUNTPOINT, keeper->config->mountpoint, 1);
-	if (keeper->config->driver)
-		setenv(KEEP_ENV_DRIVER, keeper->config->driver, 1);
+	if (getppid() == parent &&
+	    close_range((unsigned int)last + 1, ~0U, CLOSE_RANGE_UNSHARE) == 0) {
+		sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
+		fexecve(places->program, keeper->config->argv, environ);
+	}
+	_exit(EXIT_FAILURE);
+}
+
+/* For brokers. */
+static int environment_set(const struct keeper *keeper)
+{
+	const struct keeper_config *config = keeper->config;
+	char socket[16];
+
+	snprintf(socket, sizeof(socket), "%d", config->places.socket);
+	if (setenv(KEEP_ENV, socket, 1) < 0 ||
+	    setenv(KEEP_ENV_MOUNTPOINT, config->mountpoint, 1) < 0 ||
+	    (config->driver && setenv(KEEP_ENV_DRIVER, config->driver, 1) < 0))
+		return -ENOMEM;
 	/*
 	 * Very many objects are made again sooner in huge pages. The C library (2.35)
 	 * asks for them where the machine lets programs ask.
 	 */
-	setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0);
-	sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
-	fexecve(program, keeper->config->argv, environ);
-	_exit(EXIT_FAILURE);
+	return setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0) < 0 ? -ENOMEM : 0;
 }
 
 /* The queue holds most of them before the program is there. */
@@ -255,32 +315,56 @@ int child_give(const struct keeper *keeper, const struct child *child)
 	for (entry = keeper->entries; entry && r == 0; entry = entry->hh.next)
 		r = keep_send(child->socket, KEEP_PUT, entry->key, entry->fd);
 	if (r == 0)
-		r = keep_send(child->socket, KEEP_ALL, (struct keep_key){ 0 }, -1);
+		r = keep_send(child->socket, KEEP_ALL,
+			      (struct keep_key){ .number = KEEP_WITH_LATE }, -1);
 	if (r < 0)
 		kill(child->pid, SIGKILL);
 	return r;
 }
 
+/*
+ * Like fork(), but for the table of descriptors; waits until the child has its own one.
+ * Returns: the child; -errno.
+ */
+static pid_t start_process(const struct keeper *keeper, int program, int socket)
+{
+	const struct keeper_places *places = &keeper->config->places;
+	pid_t pid, parent = getpid();
+
+	if (dup3(program, places->program, O_CLOEXEC) < 0 ||
+	    dup2(socket, places->socket) < 0)
+		return -errno;
+	pid = (pid_t)syscall(SYS_clone, CLONE_FILES | CLONE_VFORK | SIGCHLD, NULL, NULL,
+			     NULL, NULL);
+	if (pid == 0)
+		become_broker(keeper, parent);
+	return pid < 0 ? -errno : pid;
+}
+
 int child_start(const struct keeper *keeper, int program, struct child *ret_child)
 {
-	pid_t pid, parent = getpid();
-	struct keep_message message;
-	int ends[2], fd;
+	int ends[2];
+	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	(void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-	pid = fork();
-	if (pid == 0)
-		become_broker(keeper, parent, program, ends[1]);
+	pid = start_process(keeper, program, ends[1]);
 	close(ends[1]);
+	(void)dup3(keeper->blank, keeper->config->places.program, O_CLOEXEC);
+	(void)dup3(keeper->blank, keeper->config->places.socket, O_CLOEXEC);
 	if (pid < 0) {
 		close(ends[0]);
-		return -errno;
+		return pid;
 	}
-	(void)keep_receive(ends[0], 0, &message, &fd);
 	*ret_child = (struct child){ .pid = pid, .socket = ends[0] };
 	return 0;
+}
+
+void child_close(struct keeper *keeper, struct child *child)
+{
+	for (size_t i = 0; i < N_CLOSERS; i++)
+		closer_forget(&keeper->closers[i], child->socket);
+	closep(&child->socket);
 }
 
 void child_reap(struct child *child)
@@ -382,7 +466,7 @@ static void broker_serve(struct keeper *keeper)
 	}
 	while (child_hear(keeper, &keeper->broker))
 		;
-	closep(&keeper->broker.socket);
+	child_close(keeper, &keeper->broker);
 }
 
 int64_t keeper_wait_ms(unsigned int n)
@@ -481,6 +565,7 @@ static int keeper_init(struct keeper *keeper)
 	static const int taken[] = { SIGCHLD, SIGHUP, SIGINT, SIGTERM,
 				     KEEP_RESTART_SIGNAL };
 	sigset_t signals;
+	int r;
 
 	sigemptyset(&signals);
 	for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
@@ -490,10 +575,15 @@ static int keeper_init(struct keeper *keeper)
 	(void)prctl(PR_SET_NAME, "gpumemd-keeper");
 	keeper->path = realpath("/proc/self/exe", NULL);
 	keeper->program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	keeper->blank = memfd_create("gpumem-spare", MFD_CLOEXEC);
 	keeper->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (!keeper->path || keeper->program < 0 || keeper->signals < 0)
+	if (!keeper->path || keeper->program < 0 || keeper->blank < 0 ||
+	    keeper->signals < 0)
 		return -errno;
-	return 0;
+	r = environment_set(keeper);
+	for (size_t i = 0; r == 0 && i < N_CLOSERS; i++)
+		r = closer_start(&keeper->closers[i]);
+	return r;
 }
 
 /* Returns: 0; -errno. */
@@ -525,12 +615,20 @@ static int run_brokers(struct keeper *keeper)
 	return keeper->was_ready || keeper->goes_on ? 0 : r;
 }
 
+int keeper_places_take(struct keeper_places *ret_places)
+{
+	ret_places->program = memfd_create("gpumem-spare", MFD_CLOEXEC);
+	ret_places->socket = memfd_create("gpumem-spare", MFD_CLOEXEC);
+	return ret_places->program < 0 || ret_places->socket < 0 ? -errno : 0;
+}
+
 int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 {
 	struct keeper keeper = { .config = config,
 				 .signals = -1,
 				 .program = -1,
 				 .before = -1,
+				 .blank = -1,
 				 .broker = CHILD_NONE,
 				 .standby = CHILD_NONE };
 	int status, r;
@@ -548,6 +646,9 @@ int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 	*ret_leaves =
 		keeper.leaves || (keeper.goes_on && !keeper.was_ready && !keeper.ends);
 	entries_free(&keeper);
+	for (size_t i = 0; i < N_CLOSERS; i++)
+		closer_end(&keeper.closers[i]);
+	closep(&keeper.blank);
 	closep(&keeper.program);
 	closep(&keeper.before);
 	closep(&keeper.signals);

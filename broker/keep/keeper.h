@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "base/def.h"
 #include "base/hash.h"
+#include "keep/closer.h"
 #include "keep/message.h"
 
 /*
@@ -14,11 +16,20 @@
  */
 #define N_SPARE 16
 
-/* A descriptor held for the next broker. */
+/* A descriptor held for the next broker, and then closed. */
 struct entry {
 	struct keep_key key;
-	int fd;
+	int fd;		    /* -1: none, only to answer */
+	int asker;	    /* a broker's socket, answered after the close; -1: none */
+	struct entry *next; /* in a closer */
 	UT_hash_handle hh;
+};
+
+/* One close waits for another of the same closer. */
+enum {
+	CLOSER_OF_LOCKED, /* files that users may have put locks on */
+	CLOSER_OF_OTHERS,
+	N_CLOSERS
 };
 
 /* A broker. */
@@ -40,7 +51,9 @@ struct child {
 struct keeper {
 	const struct keeper_config *config;
 	struct entry *entries; /* by key */
+	struct closer closers[N_CLOSERS];
 	int signals;	       /* signalfd */
+	int blank;	       /* lies in the places while no process starts */
 	sigset_t mask;	       /* before the keeper's */
 	char *path;	       /* of the program, where the next version will be */
 	int program;	       /* of brokers */
@@ -62,6 +75,9 @@ struct keeper {
 
 /* Keeps a descriptor, in place of one with the same key. Takes ownership of fd. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd);
+
+/* Tells a broker that waits: this one is closed, and whether there is room for others. */
+void keeper_answer(int socket, struct keep_key key);
 
 /* Says what is wrong; keeper_note() says what is not. */
 void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
@@ -89,6 +105,9 @@ bool child_hear(struct keeper *keeper, struct child *child);
 
 /* Tells a waiting broker to go on. */
 void child_go_on(struct child *child);
+
+/* Closes the socket. */
+void child_close(struct keeper *keeper, struct child *child);
 
 /* Notes the end of the process, if it has ended. */
 void child_reap(struct child *child);

@@ -15,7 +15,7 @@
  */
 enum keep_word {
 	KEEP_PUT = 1, /* with a descriptor */
-	KEEP_ALL,
+	KEEP_ALL,  /* key.number: what the keeper understands; 0, or KEEP_WITH_LATE */
 	KEEP_DROP, /* answered with the same, of the kind KEEP_FULL at the limit */
 	KEEP_READY,
 	KEEP_BEAT, /* the housekeeper lives */
@@ -26,8 +26,10 @@ enum keep_word {
 	KEEP_GO,
 	KEEP_FORGET, /* as KEEP_DROP, without an answer */
 	KEEP_TELL,   /* with a text behind the message, for the service manager */
-	KEEP_BARE,   /* a new process has closed the descriptors of the keeper */
+	KEEP_DROP_LATE, /* as KEEP_DROP; users may have put locks on the file */
 };
+
+#define KEEP_WITH_LATE 1 /* KEEP_DROP_LATE */
 
 struct keep_message {
 	uint32_t word;

@@ -34,7 +34,7 @@ void standby_look(struct keeper *keeper)
 	if (standby->pid || !keeper->broker.ready || keeper->ends)
 		return;
 	if (standby->socket >= 0) {
-		closep(&standby->socket);
+		child_close(keeper, standby);
 		wait_longer(keeper);
 	}
 	if (clock_ms() < keeper->standby_ms)

@@ -80,7 +80,7 @@ void child_end(struct keeper *keeper, struct child *child)
 	}
 	while (child_hear(keeper, child))
 		;
-	closep(&child->socket);
+	child_close(keeper, child);
 }
 
 /* Returns: whether the new broker has made everything, and asks to take over. */

@@ -9,11 +9,11 @@
 #include <utlist.h>
 
 #include "base/hash.h"
-#include "base/workqueue.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
 #include "model/registry.h"
 #include "process/broker.h"
+#include "process/user_lanes.h"
 
 #define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
@@ -21,26 +21,13 @@ struct lease_process {
 	struct broker *broker;
 	pid_t pid;
 	int fd;
-	uid_t uid; /* has the turn in the work queue */
+	uid_t uid; /* has the lane */
 	unsigned int n_refs;
 	bool listed;
 	struct lease *departing; /* wait for the exit */
 	bool awaited;		 /* with a reference */
-	struct task close;
 	UT_hash_handle hh;
 };
-
-static void process_close(struct task *task)
-{
-	struct lease_process *process = container_of(task, struct lease_process, close);
-	struct registry *registry = process->broker->registry;
-
-	close(process->fd);
-	free(process);
-	pthread_mutex_lock(&registry->lock);
-	registry_less_busy(registry);
-	pthread_mutex_unlock(&registry->lock);
-}
 
 static void process_unlist(struct lease_process *process)
 {
@@ -54,11 +41,9 @@ void lease_process_put(struct lease_process *process)
 	if (!process || --process->n_refs)
 		return;
 	process_unlist(process);
-	process->close.run = process_close;
-	process->close.length = TASK_LONG;
-	process->broker->registry->n_busy++;
-	workqueue_add(process->broker->workqueue, process->uid | WORKQUEUE_RELEASES,
-		      &process->close);
+	user_lane_close(process->broker, process->uid,
+			&(struct lane_close){ .fd = process->fd });
+	free(process);
 }
 
 static struct lease_process *process_new(struct broker *broker, pid_t pid, uid_t uid)

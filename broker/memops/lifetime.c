@@ -28,6 +28,7 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
+#include "process/user_lanes.h"
 #include "record/records.h"
 #include "record/texts.h"
 
@@ -38,11 +39,12 @@ struct lifetime {
 	unsigned int n_refs;
 	bool over;
 	struct lifetime_member *members;
-	struct task rest; /* frees the members that are left; in the end, closes fd */
+	struct task rest; /* frees the members that are left */
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
 	int fd;		     /* pidfd, or cgroup.events; -1: none */
+	uid_t uid;	     /* whose */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
 	struct owner *payer; /* charged for the descriptor */
 	uint32_t record;     /* the next broker goes on; 0: not */
@@ -80,15 +82,22 @@ static void lifetime_forget(struct lifetime *lifetime)
 	free(take_ptr(lifetime->key));
 }
 
-static void lifetime_unkeep(const struct broker *broker, uint32_t record)
+/* payer: of the descriptor; NULL: nobody. Under registry.lock. */
+static void lifetime_close(struct broker *broker, uid_t uid, int fd, uint32_t record,
+			   struct owner *payer)
 {
 	struct records *records = broker->registry->records;
 	const struct lifetime_record *saved =
 		records_get(records, RECORD_LIFETIME, record);
 	uint32_t key = saved ? saved->key : 0;
+	const struct lane_close closing = {
+		.fd = fd,
+		.kept = kept_unrecord(broker->memory, RECORD_LIFETIME, record),
+		.payer = payer,
+	};
 
-	kept_drop(broker->memory, RECORD_LIFETIME, record);
 	record_text_drop(records, key);
+	user_lane_close(broker, uid, &closing);
 }
 
 /* Returns: 0; -ENOMEM. */
@@ -110,35 +119,13 @@ static int lifetime_save(const struct lifetime *lifetime)
 	return 0;
 }
 
-/* A close looks at all locks (fcntl(2)) that users have put on the file. */
-static void lifetime_close(struct task *task)
-{
-	struct lifetime *lifetime = container_of(task, struct lifetime, rest);
-	struct registry *registry = lifetime->broker->registry;
-
-	closep(&lifetime->fd);
-	pthread_mutex_lock(&registry->lock);
-	if (lifetime->payer)
-		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
-	registry_less_busy(registry);
-	pthread_mutex_unlock(&registry->lock);
-	free(lifetime);
-}
-
 static void lifetime_free(struct lifetime *lifetime)
 {
-	struct broker *broker = lifetime->broker;
-	uint64_t whose = lifetime->payer ? lifetime->payer->uid : 0;
-
 	lifetime_forget(lifetime);
-	lifetime_unkeep(broker, lifetime->record);
-	if (lifetime->fd < 0) {
-		free(lifetime);
-		return;
-	}
-	broker->registry->n_busy++;
-	lifetime->rest = (struct task){ .run = lifetime_close, .length = TASK_LONG };
-	workqueue_add(broker->workqueue, whose | WORKQUEUE_RELEASES, &lifetime->rest);
+	if (lifetime->fd >= 0)
+		lifetime_close(lifetime->broker, lifetime->uid, lifetime->fd,
+			       lifetime->record, lifetime->payer);
+	free(lifetime);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)
@@ -369,12 +356,12 @@ static int lifetime_watch(struct broker *broker, enum lifetime_kind kind, const 
 	int r;
 
 	if (!lifetime) {
-		close(fd);
-		lifetime_unkeep(broker, record);
+		lifetime_close(broker, user->uid, fd, record, NULL);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	lifetime->kind = kind;
 	lifetime->fd = fd;
+	lifetime->uid = user->uid;
 	lifetime->record = record;
 	r = lifetime_charge(lifetime, user, refusal);
 	if (r == 0 && (lifetime->key = strdup(key)) && lifetime_save(lifetime) == 0)
@@ -400,8 +387,6 @@ int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_w
 	struct registry *registry = broker->registry;
 	struct lifetime *lifetime = NULL;
 	char key[CGROUP_PATH_MAX + 32];
-	/* Closed without the lock: a close looks at all locks (fcntl(2)) on the file. */
-	_cleanup_close_ int late = -1;
 	uint32_t record;
 	int fd, r = 0;
 
@@ -418,20 +403,14 @@ int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_w
 		if (fd < 0)
 			return fd;
 		r = kept_add(broker->memory, RECORD_LIFETIME, fd, &record);
-		if (r < 0) {
-			close(fd);
-			return kept_refuse(r, refusal);
-		}
 		pthread_mutex_lock(&registry->lock);
 		/* Another line of the process may have been faster. */
-		lifetime = lifetime_find(broker, key);
-		if (lifetime) {
-			late = fd;
-			lifetime_unkeep(broker, record);
-		} else {
+		lifetime = r == 0 ? lifetime_find(broker, key) : NULL;
+		if (r < 0 || lifetime)
+			lifetime_close(broker, of->user->uid, fd, record, NULL);
+		else
 			r = lifetime_watch(broker, of->kind, key, fd, record, of->user,
 					   &lifetime, refusal);
-		}
 		pthread_mutex_unlock(&registry->lock);
 	}
 	if (r == 0)
@@ -467,6 +446,7 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 	}
 	lifetime->kind = (enum lifetime_kind)record->kind;
 	lifetime->fd = fd;
+	lifetime->uid = record->uid;
 	lifetime->record = index;
 	lifetime->payer = owner_make(broker->registry, record->uid);
 	lifetime->key = take_ptr(key.data);

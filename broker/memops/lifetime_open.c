@@ -13,6 +13,7 @@
 #include "model/registry.h"
 #include "process/broker.h"
 #include "process/processes.h"
+#include "process/user_lanes.h"
 
 static int refuse_process(pid_t thread, int error, struct refusal *refusal)
 {
@@ -64,7 +65,9 @@ static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const cha
 				  file);
 	if (fd < 0 || cgroup_has(fd, thread, path))
 		return fd;
-	close(fd);
+	pthread_mutex_lock(&broker->registry->lock);
+	user_lane_close(broker, uid, &(struct lane_close){ .fd = fd });
+	pthread_mutex_unlock(&broker->registry->lock);
 	return -ESTALE;
 }
 

@@ -173,7 +173,11 @@ static void block_unkeep(struct memory *memory, const struct block *block)
 	if (!block->record)
 		return;
 	records_drop(memory->records, RECORD_BLOCK, block->record);
-	keep_drop(memory->keep, key);
+	/* Programs that were given the memory may have put locks on the file. */
+	if (block->given)
+		keep_drop_late(memory->keep, key);
+	else
+		keep_drop(memory->keep, key);
 }
 
 /* ---- device memory ---- */

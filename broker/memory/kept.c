@@ -71,18 +71,22 @@ void kept_end(const struct memory *memory, struct keep_key key)
 	keep_drop(memory->keep, key);
 }
 
+struct keep_key kept_unrecord(const struct memory *memory, enum record_type type,
+			      uint32_t record)
+{
+	struct keep_key key;
+
+	records_begin(memory->records);
+	key = kept_key(memory, type, record);
+	records_drop(memory->records, type, record);
+	records_end(memory->records);
+	return key;
+}
+
 void kept_forget(const struct memory *memory, struct keep_key key)
 {
 	if (key.kind)
 		keep_forget(memory->keep, key);
-}
-
-void kept_drop(const struct memory *memory, enum record_type type, uint32_t record)
-{
-	records_begin(memory->records);
-	kept_forget(memory, kept_key(memory, type, record));
-	records_drop(memory->records, type, record);
-	records_end(memory->records);
 }
 
 int kept_take(const struct memory *memory, enum record_type type, uint32_t record)

@@ -39,11 +39,12 @@ struct keep_key kept_key(const struct memory *memory, enum record_type type,
  */
 void kept_end(const struct memory *memory, struct keep_key key);
 
+/* Drops the record. Returns: for kept_end(). */
+struct keep_key kept_unrecord(const struct memory *memory, enum record_type type,
+			      uint32_t record);
+
 /* The keeper closes its copy: see keep_forget(). In the group that drops the record. */
 void kept_forget(const struct memory *memory, struct keep_key key);
-
-/* The same, and drops the record. For descriptors without memory: see kept_end(). */
-void kept_drop(const struct memory *memory, enum record_type type, uint32_t record);
 
 /* The last broker's descriptor of a live record, for the caller; -1: none. */
 int kept_take(const struct memory *memory, enum record_type type, uint32_t record);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "process/user_lanes.h"
 
+#include <stdlib.h>
+
 #include "base/subordinates.h"
 #include "base/workqueue.h"
+#include "memory/kept.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 
 _Static_assert(USER_LANES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
@@ -14,4 +18,47 @@ void user_lane_add(const struct broker *broker, uid_t uid, struct task *task)
 	task->length = TASK_SHORT;
 	workqueue_add(broker->user_lanes,
 		      subordinates_user(broker->registry->subordinates, uid), task);
+}
+
+struct closing {
+	struct task task;
+	struct broker *broker;
+	struct lane_close what;
+};
+
+static void close_now(struct lane_close *what)
+{
+	closep(&what->fd);
+	if (what->payer)
+		share_give(what->payer, SHARE_DESCRIPTORS, 1);
+}
+
+static void closing_run(struct task *task)
+{
+	struct closing *closing = container_of(task, struct closing, task);
+	struct registry *registry = closing->broker->registry;
+
+	kept_end(closing->broker->memory, closing->what.kept);
+	closep(&closing->what.fd);
+	pthread_mutex_lock(&registry->lock);
+	close_now(&closing->what);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+	free(closing);
+}
+
+void user_lane_close(struct broker *broker, uid_t uid, const struct lane_close *what)
+{
+	struct closing *closing = malloc(sizeof(*closing));
+	struct lane_close now = *what;
+
+	/* Without memory others wait. */
+	if (!closing) {
+		kept_forget(broker->memory, now.kept);
+		close_now(&now);
+		return;
+	}
+	*closing = (struct closing){ { .run = closing_run }, broker, *what };
+	broker->registry->n_busy++;
+	user_lane_add(broker, uid, &closing->task);
 }

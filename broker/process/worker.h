@@ -212,13 +212,13 @@ uint32_t worker_epoch(struct worker *worker);
 void worker_end_idle(struct worker *worker, int64_t idle_s);
 
 /*
- * Ends the worker for good: asks first, kills after seconds. The housekeeper frees the
- * channel.
+ * Ends the worker for good: asks first, kills after seconds. The channel is freed by
+ * instances_bury().
  */
 void worker_close(struct worker *worker, unsigned int seconds);
 
-/* Frees an ended instance. Returns: the next dead instance. */
-struct instance *instance_free(struct instance *instance);
+/* Frees the instances that have ended, in the lanes of their users. */
+void instances_bury(struct broker *broker);
 
 /* Destroys a stream in the process that knows the stream, if still running. */
 void worker_drop_stream(struct worker *worker, const struct stream *stream);

@@ -19,6 +19,7 @@
 #include "model/save.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
+#include "process/user_lanes.h"
 #include "record/records.h"
 
 #define ANSWERING_THREADS 2
@@ -207,17 +208,42 @@ static void instance_ended(void *userdata, struct channel *channel, const char *
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
-struct instance *instance_free(struct instance *instance)
+/* Anybody may have put locks (fcntl(2)) on the process. */
+static void instance_bury(struct task *task)
 {
-	struct instance *next = instance->next_dead;
+	struct instance *instance = container_of(task, struct instance, burial);
+	struct broker *broker = instance->worker->broker;
+	struct keep_key kept =
+		kept_unrecord(broker->memory, RECORD_PROCESS, instance->record);
 
+	kept_end(broker->memory, kept);
+	channel_free(instance->channel);
 	pthread_mutex_lock(&instance->worker->lock);
 	LL_DELETE(instance->worker->instances, instance);
 	pthread_mutex_unlock(&instance->worker->lock);
-	channel_free(instance->channel);
-	kept_drop(instance->worker->broker->memory, RECORD_PROCESS, instance->record);
+	pthread_mutex_lock(&broker->registry->lock);
+	if (__atomic_sub_fetch(&broker->processes->n_instances, 1, __ATOMIC_RELAXED) == 0)
+		pthread_cond_broadcast(&broker->registry->idle);
+	registry_less_busy(broker->registry);
+	pthread_mutex_unlock(&broker->registry->lock);
 	free(instance);
-	return next;
+}
+
+void instances_bury(struct broker *broker)
+{
+	struct registry *registry = broker->registry;
+	struct instance *instance;
+
+	pthread_mutex_lock(&registry->lock);
+	while ((instance = broker->processes->dead_instances)) {
+		const struct owner *owner = instance->worker->owner;
+
+		LL_DELETE2(broker->processes->dead_instances, instance, next_dead);
+		registry->n_busy++;
+		instance->burial.run = instance_bury;
+		user_lane_add(broker, owner ? owner->uid : geteuid(), &instance->burial);
+	}
+	pthread_mutex_unlock(&registry->lock);
 }
 
 int worker_start(struct worker *worker)

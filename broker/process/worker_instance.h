@@ -11,6 +11,8 @@
 
 #include <gpumem/wire.h>
 
+#include "base/workqueue.h"
+
 struct request;
 struct block;
 struct held;
@@ -37,6 +39,7 @@ struct instance {
 	struct wire_reply refusal; /* the last refused announcement */
 	struct instance *next;	   /* in worker->instances, until freed */
 	struct instance *next_dead;
+	struct task burial; /* once ended: in the lane of its user */
 };
 
 /*

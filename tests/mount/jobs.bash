@@ -10,12 +10,6 @@ processes()
 	grep -q . "$1/cgroup.procs"
 }
 
-# descriptors_of PROCESS: without the spare ones of a keeper, which are its program.
-descriptors_of()
-{
-	find "/proc/$1/fd" -type l ! -lname '*/gpumemd' | wc -l
-}
-
 # ---- until=exit ----
 
 test_until_exit_frees_when_the_process_that_wrote_the_line_ends()
@@ -179,18 +173,18 @@ test_a_thousand_allocations_of_a_process_take_one_descriptor()
 	local broker before
 	broker=$(<"$T/main/pid")
 	echo 'block 4096' >control/alloc
-	before=$(descriptors_of "$broker")
+	before=$(open_files_of "$broker" | wc -l)
 	bash -c "seq -f 'x%.0f 256 until=exit' 1000 >control/alloc; exec sleep 1000" &
 	seq -f 'y%.0f 256 until=exit' 1000 >"$T/lines"
 	bash -c 'while read -r line; do echo "$line"; done <"$1/lines" >control/alloc; : >"$1/done"; exec sleep 1000' - "$T" &
 	eventually "[ -e '$T/done' ]"
 	eventually '[ "$(ls allocations | wc -l)" = 1001 ]'
-	[ "$(descriptors_of "$broker")" -le $((before + 10)) ] ||
-		fail "$(descriptors_of "$broker") descriptors, $before before"
+	[ "$(open_files_of "$broker" | wc -l)" -le $((before + 10)) ] ||
+		fail "$(open_files_of "$broker" | wc -l) descriptors, $before before"
 	kill %2
 	eventually '[ "$(ls allocations)" = block ]'
 	# A spare block for small allocations is kept.
-	eventually "[ \$(descriptors_of $broker) -le $((before + 2)) ]"
+	eventually "[ \$(open_files_of $broker | wc -l) -le $((before + 2)) ]"
 }
 
 test_a_line_that_fails_leaves_nothing_behind()
@@ -198,11 +192,11 @@ test_a_line_that_fails_leaves_nothing_behind()
 	local broker before i
 	broker=$(<"$T/main/pid")
 	writer 'x 4096'
-	before=$(descriptors_of "$broker")
+	before=$(open_files_of "$broker" | wc -l)
 	for i in {1..50}; do
 		bash -c 'echo "x 4096 until=exit" >control/alloc' 2>/dev/null && fail 'x was there'
 	done
-	eventually "[ \$(descriptors_of $broker) -le $before ]"
+	eventually "[ \$(open_files_of $broker | wc -l) -le $before ]"
 }
 
 test_until_takes_one_of_three_words()

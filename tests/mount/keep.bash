@@ -151,8 +151,8 @@ is_of_worker()
 kept()
 {
 	local file of
-	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 -not -lname 'socket:*' -not -lname '*/gpumemd' \
-		-printf '%p %l\n' | while read -r file of; do is_of_worker "$file" || echo "$of"; done | sort
+	open_files_of "$(<"$T/own/pid")" | grep -v ' socket:' |
+		while read -r file of; do is_of_worker "$file" || echo "$of"; done | sort
 }
 
 # kept_again BEFORE: waits until the keeper has descriptors of the same as kept() said before.

@@ -478,11 +478,10 @@ EOF
 	)" 0
 }
 
-# The number of the broker's descriptors, or of the keeper's without its reserve, which are of
-# the program.
+# The number of the broker's descriptors, or of the keeper's.
 descriptors()
 {
-	find "/proc/$(<"$T/main/pid")/fd" -mindepth 1 -not -lname '*/gpumemd' | wc -l
+	open_files_of "$(<"$T/main/pid")" | wc -l
 }
 
 test_strangers_at_the_ticket_socket_get_nothing()

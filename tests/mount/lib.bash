@@ -593,3 +593,10 @@ main()
 		;;
 	esac
 }
+
+# open_files_of PROCESS: each as `/proc/PID/fd/N LINK`, without the spare ones of a keeper and
+# those of the program.
+open_files_of()
+{
+	find "/proc/$1/fd" -mindepth 1 -not -lname '*/gpumemd' -not -lname '/memfd:gpumem-spare *' -printf '%p %l\n'
+}

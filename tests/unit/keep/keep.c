@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,14 @@
 /* Returns: the keeper's end. */
 static int begin(struct keep **ret_keep)
 {
+	const struct keep_key all = { .number = KEEP_WITH_LATE };
 	char number[16];
 	int ends[2];
 
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0));
 	snprintf(number, sizeof(number), "%d", ends[1]);
 	setenv(KEEP_ENV, number, 1);
-	cr_assert(eq(int, keep_send(ends[0], KEEP_ALL, (struct keep_key){ 0 }, -1), 0));
+	cr_assert(eq(int, keep_send(ends[0], KEEP_ALL, all, -1), 0));
 	cr_assert(eq(int, keep_open(ret_keep), 0));
 	cr_assert(eq(int, keep_stand_by(*ret_keep), 0));
 	return ends[0];
@@ -142,6 +144,35 @@ Test(keep, a_keeper_without_room_is_sent_no_more)
 	answer(keeper, 0);
 	cr_assert(eq(int, keep_make_room(keep), 0));
 	cr_assert(eq(int, keep_make_room(keep), 0));
+	keep_free(keep);
+	close(keeper);
+}
+
+static const struct keep_key late = { KEEP_BLOCK, 1, 1 };
+
+static void *drop_late(void *userdata)
+{
+	keep_drop_late(userdata, late);
+	return NULL;
+}
+
+/* Some closes take as long as a user likes. */
+Test(keep, a_late_answer_keeps_no_other_question, .timeout = 60)
+{
+	const struct keep_key other = { KEEP_BLOCK, 2, 1 };
+	struct keep_message message;
+	pthread_t thread;
+	struct keep *keep;
+	int fd, keeper = begin(&keep);
+
+	cr_assert(eq(int, pthread_create(&thread, NULL, drop_late, keep), 0));
+	cr_assert(eq(int, keep_receive(keeper, 0, &message, &fd), 0));
+	cr_assert(eq(u32, message.word, KEEP_DROP_LATE));
+	/* The thread takes this answer, for the one below. */
+	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, other, -1), 0));
+	keep_drop(keep, other);
+	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, late, -1), 0));
+	pthread_join(thread, NULL);
 	keep_free(keep);
 	close(keeper);
 }
