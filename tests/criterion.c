@@ -9,7 +9,8 @@
  * to 0x554000000000, which are free in all programs.
  *
  * A test ends by _exit(), which the thread sanitizer's exit status of a race does not
- * survive. So the first report of a race ends the test.
+ * survive. So the first report of a race ends the test. Some tests fork() a process that
+ * starts threads, which the thread sanitizer allows on request.
  *
  * Criterion also leaks a little memory when a test fails. A leak report would hide the
  * failure of the test.
@@ -42,5 +43,5 @@ const char *__lsan_default_options(void)
 
 const char *__tsan_default_options(void)
 {
-	return "halt_on_error=1";
+	return "halt_on_error=1:die_after_fork=0";
 }

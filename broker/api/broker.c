@@ -83,6 +83,7 @@ static void life_deinit(struct broker *broker)
 		free(take_ptr(owner->worker));
 		owner->output = output_free(owner->output);
 	}
+	spawner_deinit(&broker->processes->spawner);
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
 	broker->registry->subordinates =
 		subordinates_free(broker->registry->subordinates);
@@ -166,12 +167,16 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes->resume = op_resume;
 	clock_cond_init(&broker->processes->housekeeper_wake);
 	broker->processes->mover.staging.fd = -1;
-	outside_init(&broker->processes->outside);
+	outside_init(&broker->processes->outside, &broker->processes->spawner);
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
 	leases_init(broker->leases, broker);
 	line_times_init(broker->line_times);
-	broker->registry->user_names = user_names_new();
-	r = broker->registry->user_names ? 0 : -EAGAIN;
+	/* First, with few descriptors there. */
+	r = spawner_init(&broker->processes->spawner);
+	if (r == 0) {
+		broker->registry->user_names = user_names_new();
+		r = broker->registry->user_names ? 0 : -EAGAIN;
+	}
 	if (r == 0)
 		r = workqueue_init(broker->workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE);
 	if (r == 0)

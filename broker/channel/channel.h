@@ -3,8 +3,8 @@
  * The broker's side of a worker process: starts the process, sends requests to it and
  * notices its end.
  *
- * A channel has threads of its own. They start the worker program (PDEATHSIG follows the
- * forking thread), receive the replies, and after the worker's end answer all open
+ * A channel has threads of its own. They have the spawner start the worker program
+ * (base/spawner.h), receive the replies, and after the worker's end answer all open
  * requests. Sending a request never blocks: requests that the socket does not take wait
  * in a queue, which the supervisor thread sends. All functions may be called from any
  * thread, with or without locks of the caller. Callbacks come from the channel's threads
@@ -22,6 +22,7 @@
 struct channel;
 struct process_record;
 struct request;
+struct spawner;
 
 enum channel_state {
 	CHANNEL_STARTING, /* no answer to HELLO yet; requests wait for it */
@@ -31,11 +32,12 @@ enum channel_state {
 };
 
 struct channel_config {
-	const char *program; /* the worker program */
-	const char *driver;  /* the driver library; NULL: none, a process of files */
-	const char *name;    /* for ps and messages: "mover" or the owner's uid */
-	bool mover;	     /* maps all memory; else an owner's worker */
-	uid_t uid;	     /* user of an owner's worker, if the broker is root */
+	struct spawner *spawner; /* starts the program; lives longer than the channel */
+	const char *program;	 /* the worker program */
+	const char *driver;	 /* the driver library; NULL: none, a process of files */
+	const char *name;	 /* for ps and messages: "mover" or the owner's uid */
+	bool mover;		 /* maps all memory; else an owner's worker */
+	uid_t uid;		 /* user of an owner's worker, if the broker is root */
 	gid_t gid;
 	unsigned int idle_s; /* keeps buffers so long; 0: the worker's default */
 	int staging_fd;	     /* sealed memfd, shared with this worker only; remains the

@@ -8,8 +8,8 @@ struct channel_config;
 
 /*
  * Starts the worker of config, with socket as WIRE_SOCKET_FD and urgent as
- * WIRE_URGENT_FD. The worker is a child of the calling thread and ends with this thread.
- * All descriptors remain the caller's.
+ * WIRE_URGENT_FD. The worker is a child of this process and ends with the spawner
+ * (config->spawner). All descriptors remain the caller's.
  *
  * Returns: 0; -ENOENT, -EACCES, -ENOEXEC and other errors of execve; -ENOMEM, -EMFILE,
  * -EAGAIN.

@@ -98,6 +98,7 @@ static int process_new(struct worker *worker, struct file_process **ret_process)
 	struct file_process *process = calloc(1, sizeof(*process));
 	char name[32];
 	const struct channel_config config = {
+		.spawner = &broker->processes->spawner,
 		.program = broker->processes->worker_program,
 		.name = name,
 		.uid = worker->owner->uid,

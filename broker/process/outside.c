@@ -6,7 +6,6 @@
 #include <gpumem/wire.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/spawner.h"
 
-void outside_init(struct outside *outside)
+void outside_init(struct outside *outside, struct spawner *spawner)
 {
+	outside->spawner = spawner;
 	pthread_mutex_init(&outside->lock, NULL);
 }
 
@@ -52,32 +53,18 @@ static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 	pthread_mutex_unlock(&outside->lock);
 }
 
-static int start_with(const char *program, const char *path, int socket,
-		      posix_spawn_file_actions_t *actions, pid_t *ret_pid)
+static int start(struct spawner *spawner, const char *program, const char *path,
+		 int socket, pid_t *ret_pid)
 {
-	const char *arguments[] = { program, "--open", path, NULL };
-	char *environment[] = { NULL };
-	int r;
+	const struct spawn spawn = {
+		.program = program,
+		.arguments = (const char *[]){ program, "--open", path, NULL },
+		.environment = (const char *[]){ NULL },
+		.fds = { { socket, WIRE_SOCKET_FD } },
+		.n_fds = 1,
+	};
 
-	r = posix_spawn_file_actions_adddup2(actions, socket, WIRE_SOCKET_FD);
-	if (r == 0)
-		r = posix_spawn_file_actions_addclosefrom_np(actions, WIRE_SOCKET_FD + 1);
-	return r ? -r
-		 : -posix_spawn(ret_pid, program, actions, NULL, (char **)arguments,
-				environment);
-}
-
-static int start(const char *program, const char *path, int socket, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	int r;
-
-	r = -posix_spawn_file_actions_init(&actions);
-	if (r < 0)
-		return r;
-	r = start_with(program, path, socket, &actions, ret_pid);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
+	return spawner_start(spawner, &spawn, ret_pid);
 }
 
 /* Returns: a descriptor; -EAGAIN: no answer yet; -errno. */
@@ -118,7 +105,7 @@ int outside_open(struct outside *outside, const char *program, uint64_t user,
 		return -errno;
 	ours = sockets[0];
 	theirs = sockets[1];
-	r = start(program, path, theirs, &pid);
+	r = start(outside->spawner, program, path, theirs, &pid);
 	if (r < 0)
 		return r;
 	closep(&theirs);

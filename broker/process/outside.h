@@ -15,18 +15,22 @@
 #define OUTSIDE_MS   2000
 #define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */
 
+struct spawner;
+
 struct late {
 	pid_t pid;
 	uint64_t user;
 };
 
 struct outside {
+	struct spawner *spawner;
 	pthread_mutex_t lock;
 	struct late late[OUTSIDE_LATE + USER_LANES]; /* lock */
 	unsigned int n_late;
 };
 
-void outside_init(struct outside *outside);
+/* The spawner lives longer. */
+void outside_init(struct outside *outside, struct spawner *spawner);
 
 /*
  * Opens a file for reading, for a line of that user (subordinates_user()); program: a

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/spawner.h"
 #include "process/broker.h"
 #include "process/output.h"
 #include "process/outside.h"
@@ -23,6 +24,7 @@ struct processes {
 	/* op_resume(): starts works that were parked during a restore. */
 	void (*resume)(struct work *works);
 
+	struct spawner spawner;
 	struct outputs outputs;
 	struct outside outside;
 	struct worker mover;

@@ -251,6 +251,7 @@ int worker_start(struct worker *worker)
 	struct broker *broker = worker->broker;
 	char name[32] = "mover";
 	struct channel_config config = {
+		.spawner = &broker->processes->spawner,
 		.program = broker->processes->worker_program,
 		.driver = broker->processes->driver_path,
 		.name = name,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/spawner.h"
 #include "base/text.h"
 #include "channel/channel.h"
 #include "channel/request.h"
@@ -27,6 +28,7 @@ struct transfer {
 };
 
 struct bench {
+	struct spawner spawner;
 	struct channel *channel;
 	struct staging staging;
 	struct transfer transfers[N_SLOTS];
@@ -158,6 +160,7 @@ static int bench_start(struct bench *bench, const char *worker, const char *path
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
 	struct channel_config config = {
+		.spawner = &bench->spawner,
 		.program = worker,
 		.driver = path,
 		.name = "bench",
@@ -174,6 +177,8 @@ static int bench_start(struct bench *bench, const char *worker, const char *path
 		return r;
 	}
 	r = physical_new(driver, &fd);
+	if (r == 0)
+		r = spawner_init(&bench->spawner);
 	if (r == 0)
 		r = staging_init(&bench->staging, "bench", N_SLOTS);
 	if (r < 0)
@@ -216,5 +221,6 @@ int main(int argc, char **argv)
 		       bench_rate(&bench, WIRE_WRITE, lengths[i]),
 		       bench_rate(&bench, WIRE_READ, lengths[i]));
 	bench.channel = channel_free(bench.channel);
+	spawner_deinit(&bench.spawner);
 	return bench.failed;
 }

@@ -37,6 +37,21 @@ test_no_worker_runs_for_device_and_host_memory_but_the_mover()
 	is "$(own)" ''
 }
 
+# Users may put millions of locks (fcntl(2)) on a file of which the broker has a descriptor,
+# and the close(2) of each copy takes a while. So who starts a process has no copies.
+test_a_worker_is_started_by_a_thread_without_the_brokers_descriptors()
+{
+	local thread worker
+	[ -e /proc/self/task/$BASHPID/children ] || skip 'needs a kernel that lists children'
+	undying
+	echo 'x 4096 kind=direct' >control/alloc
+	echo 'h 4096 kind=host' >control/alloc
+	for worker in $(mover) $(own); do
+		thread=$(grep -lw $worker /proc/"$(<"$T/main/pid")"/task/*/children)
+		is "$(find "${thread%/children}/fd" ! -lname 'socket:*' -lname '?*' -printf '%l\n')" /dev/null
+	done
+}
+
 test_durable_memory_survives_the_mover()
 {
 	local before

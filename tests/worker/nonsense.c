@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "base/spawner.h"
 #include "channel/channel.h"
 #include "channel/staging.h"
 #include "channel/worker_spawn.h"
@@ -20,6 +21,7 @@
 TestSuite(nonsense, .timeout = 60);
 
 struct broker {
+	struct spawner spawner;
 	struct staging staging;
 	int socket;
 	int urgent;
@@ -40,10 +42,12 @@ static void broker_start(struct broker *broker)
 		     0));
 	cr_assert(eq(int, pipe2(errors, O_CLOEXEC), 0));
 	cr_assert(eq(int, staging_init(&broker->staging, "test", 1), 0));
+	cr_assert(eq(int, spawner_init(&broker->spawner), 0));
 	dup2(errors[1], STDERR_FILENO);
 	cr_assert(eq(
 		int,
-		worker_spawn(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
+		worker_spawn(&(struct channel_config){ .spawner = &broker->spawner,
+						       .program = getenv("GPUMEM_WORKER"),
 						       .driver = getenv("GPUMEM_DRIVER"),
 						       .name = "mover",
 						       .mover = true,
@@ -91,6 +95,7 @@ static void broker_expect(struct broker *broker, int status, const char *words)
 	while ((n = read(broker->errors, text + length, sizeof(text) - 1 - length)) > 0)
 		length += (size_t)n;
 	cr_assert(eq(str, text, (char *)words));
+	spawner_deinit(&broker->spawner);
 	staging_deinit(&broker->staging);
 }
 

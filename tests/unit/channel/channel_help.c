@@ -24,7 +24,9 @@ void fixture_start(struct fixture *fixture, struct channel_config config,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.change = PTHREAD_COND_INITIALIZER,
 	};
+	cr_assert(eq(int, spawner_init(&fixture->spawner), 0));
 	cr_assert(eq(int, staging_init(&fixture->staging, "test", n_slots), 0));
+	config.spawner = &fixture->spawner;
 	config.staging_fd = fixture->staging.fd;
 	config.staging_size = fixture->staging.size;
 	config.output_fd = -1;
@@ -37,6 +39,7 @@ void fixture_stop(struct fixture *fixture)
 {
 	fixture->channel = channel_free(fixture->channel);
 	cr_assert(eq(u32, fixture->n_ended, 1));
+	spawner_deinit(&fixture->spawner);
 	staging_deinit(&fixture->staging);
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/def.h"
+#include "base/spawner.h"
 #include "channel/channel.h"
 #include "channel/request.h"
 #include "channel/staging.h"
@@ -12,6 +13,7 @@
 #define END_SIZE 256
 
 struct fixture {
+	struct spawner spawner;
 	struct channel *channel;
 	struct staging staging;
 
