@@ -109,17 +109,24 @@ int move_charge(struct broker *broker, struct allocation *allocation,
 	return 0;
 }
 
-void move_charge_settle(struct broker *broker, struct allocation *allocation)
+/* give: share_give(), or share_undo() for a block that could not be made. */
+static void charge_settle(struct broker *broker, struct allocation *allocation,
+			  void (*give)(struct owner *owner, enum share share, uint64_t n))
 {
 	bool freed = allocation->state == ALLOCATION_FREED;
 
 	if (!is_charged(allocation) || allocation->rare->move ||
 	    (allocation->mode & 066 && !freed))
 		return;
-	share_give(allocation->owner, share_of(allocation), bytes_of(broker, allocation));
+	give(allocation->owner, share_of(allocation), bytes_of(broker, allocation));
 	share_give(allocation->owner, SHARE_DESCRIPTORS, 1);
 	allocation->has_descriptor = false;
 	allocation_save(allocation);
+}
+
+void move_charge_settle(struct broker *broker, struct allocation *allocation)
+{
+	charge_settle(broker, allocation, share_give);
 }
 
 void move_charge_restore(struct broker *broker, struct allocation *allocation)
@@ -203,7 +210,8 @@ static void move_settle(struct op *op)
 		if (move->block)
 			share_restore(allocation->owner, share_of(allocation),
 				      move->block->size);
-		move_charge_settle(op->broker, allocation);
+		charge_settle(op->broker, allocation,
+			      move->block ? share_give : share_undo);
 		return;
 	}
 	move->cell = allocation->cell;
@@ -285,7 +293,7 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	if (r < 0)
 		return r;
 	if (move_begin(broker, allocation, caller, ready) < 0) {
-		move_charge_settle(broker, allocation);
+		charge_settle(broker, allocation, share_undo);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	return 0;

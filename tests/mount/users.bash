@@ -399,7 +399,7 @@ test_a_move_that_fails_keeps_the_owners_charge()
 	needs_root 'several users'
 	needs_software 'fill a device'
 	loaded_by $bob order
-	by $alice run 'echo "x 64" >control/alloc; chmod 644 allocations/x'
+	by $alice run 'echo "x 64" >control/alloc; echo "near 64" >control/alloc; chmod 644 allocations/x'
 	by $bob run 'echo "mine 64" >control/alloc'
 	before=$(value_of owners/$alice/current device:0)
 	is "$before" $((4 << 20))
@@ -409,10 +409,12 @@ test_a_move_that_fails_keeps_the_owners_charge()
 	done
 	by $bob refused ENOMEM 'allocation x shares a block' 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
 	is "$(value_of owners/$alice/current device:0)" "$before"
+	by $alice refused ENOMEM 'allocation near shares a block' 'cat allocations/near/lease'
+	is "$(value_of owners/$alice/current device:0) $(value_of owners/$alice/peak device:0)" "$before $before"
 	by $bob run 'rmdir allocations/full*'
 	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
 	is "$(value_of owners/$alice/current device:0)" "$before"
-	by $alice run 'rmdir allocations/x'
+	by $alice run 'rmdir allocations/x allocations/near'
 	eventually '[ "$(value_of owners/'$alice'/current device:0)" = 0 ]'
 }
 
