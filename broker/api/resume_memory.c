@@ -11,6 +11,7 @@
 #include "memops/give_back.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
+#include "memops/move.h"
 #include "memops/release.h"
 #include "memops/still_mapped.h"
 #include "memops/tensors.h"
@@ -351,6 +352,8 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		r = allocation_make_rare(allocation);
 	if (r == 0 && record->block)
 		r = resume_memory(resume, allocation);
+	if (r == 0)
+		move_charge_restore(broker, allocation);
 	if (r == 0 && record->tensors)
 		r = resume_tensors(resume, allocation, record->tensors);
 	if (r == 0 && record->origin)

@@ -57,6 +57,16 @@ void turns_remove(struct turns *turns, struct turn *turn)
 		add_first(turns, first);
 }
 
+void turns_put_last(struct turns *turns, uint64_t whose)
+{
+	struct turn *first = first_of(turns, whose);
+
+	if (!first)
+		return;
+	DL_DELETE(turns->firsts, first);
+	DL_APPEND(turns->firsts, first);
+}
+
 struct turn *turns_take(struct turns *turns, bool (*may)(void *userdata, uint64_t whose),
 			void *userdata)
 {

@@ -33,6 +33,9 @@ void turns_add(struct turns *turns, uint64_t whose, struct turn *turn);
 /* The turn waits. */
 void turns_remove(struct turns *turns, struct turn *turn);
 
+/* The user stands behind all others; does nothing for one of whom nothing waits. */
+void turns_put_last(struct turns *turns, uint64_t whose);
+
 /*
  * Takes the first of the first user who may be served. `may` NULL: each may. Returns:
  * NULL when there is none.

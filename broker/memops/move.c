@@ -34,7 +34,6 @@ struct move {
 	struct task task;
 	struct block *block; /* the new block; after the move the old one, or NULL */
 	uint32_t cell;	     /* of the old block */
-	uint64_t charged;    /* bytes charged to the owner while there is no new block */
 };
 
 bool allocation_shares_block(const struct allocation *allocation)
@@ -54,33 +53,90 @@ int refuse_shared(struct refusal *refusal, const struct allocation *allocation)
 		error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
 }
 
-/* ---- the share of descriptors ---- */
+/* ---- the charge ---- */
 
-int descriptor_take(struct allocation *allocation, struct refusal *refusal)
+static bool is_charged(const struct allocation *allocation)
+{
+	return allocation->has_descriptor && allocation_shares_block(allocation);
+}
+
+static enum share share_of(const struct allocation *allocation)
+{
+	return place_share(allocation_place(allocation));
+}
+
+static uint64_t bytes_of(const struct broker *broker, const struct allocation *allocation)
+{
+	return block_size_for(broker->memory, allocation_place(allocation),
+			      allocation->size);
+}
+
+/* Returns: 0; -EMFILE with a refusal. */
+static int descriptor_take(const struct allocation *allocation, struct refusal *refusal)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
+	int r = share_take(allocation->owner, SHARE_DESCRIPTORS, 1);
+
+	if (r == 0)
+		return 0;
+	share_explain(allocation->owner, &text);
+	return refuse(refusal, -r, "%s", text_string(&text));
+}
+
+int move_charge(struct broker *broker, struct allocation *allocation,
+		struct refusal *refusal)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct owner *owner = allocation->owner;
 	int r;
 
-	if (allocation->has_descriptor)
+	if (!allocation_shares_block(allocation) || allocation->has_descriptor)
 		return 0;
-	r = share_take(allocation->owner, SHARE_DESCRIPTORS, 1);
+	r = descriptor_take(allocation, refusal);
+	if (r < 0)
+		return r;
+	r = share_take(owner, share_of(allocation), bytes_of(broker, allocation));
 	if (r < 0) {
-		share_explain(allocation->owner, &text);
-		return refuse(refusal, -r, "%s", text_string(&text));
+		share_undo(owner, SHARE_DESCRIPTORS, 1);
+		share_explain(owner, &text);
+		return refuse(refusal, -r,
+			      "allocation %s shares a block with others and can't have "
+			      "one of its own: %s",
+			      allocation_name(allocation).text, text_string(&text));
 	}
 	allocation->has_descriptor = true;
 	allocation_save(allocation);
 	return 0;
 }
 
-void descriptor_settle(struct allocation *allocation)
+/* give: share_give(), or share_undo() for a block that could not be made. */
+static void charge_settle(struct broker *broker, struct allocation *allocation,
+			  void (*give)(struct owner *owner, enum share share, uint64_t n))
 {
-	if (!allocation->has_descriptor || allocation->rare->move ||
-	    allocation->mode & 066 || !allocation_shares_block(allocation))
+	bool freed = allocation->state == ALLOCATION_FREED;
+
+	if (!is_charged(allocation) || allocation->rare->move ||
+	    (allocation->mode & 066 && !freed))
 		return;
+	give(allocation->owner, share_of(allocation), bytes_of(broker, allocation));
 	share_give(allocation->owner, SHARE_DESCRIPTORS, 1);
 	allocation->has_descriptor = false;
 	allocation_save(allocation);
+}
+
+void move_charge_settle(struct broker *broker, struct allocation *allocation)
+{
+	charge_settle(broker, allocation, share_give);
+}
+
+void move_charge_restore(struct broker *broker, struct allocation *allocation)
+{
+	if (!is_charged(allocation))
+		return;
+	share_restore(allocation->owner, share_of(allocation),
+		      bytes_of(broker, allocation));
+	/* The last broker may have died during a move for a lease. */
+	move_charge_settle(broker, allocation);
 }
 
 /* ---- the move ---- */
@@ -99,8 +155,6 @@ static void move_make(struct task *task)
 		op_fail(op, -r, "no memory for it to stand alone");
 		return;
 	}
-	move->block->payer = allocation->owner;
-	move->charged = 0;
 	if (allocation->kind == KIND_HOST) {
 		memcpy(move->block->memory,
 		       block_bytes_at(allocation->block, allocation->address),
@@ -141,31 +195,6 @@ static bool move_has_readers(const struct move *move)
 	return false;
 }
 
-/* Charges the owner for the new block. Returns: 0; -EDQUOT. */
-static int move_charge(struct broker *broker, const struct allocation *allocation,
-		       uint64_t *ret_charged, struct refusal *refusal)
-{
-	uint32_t place = allocation_place(allocation);
-	uint64_t bytes = block_size_for(broker->memory, place, allocation->size);
-	_cleanup_text_ struct text text = TEXT_INIT;
-	int r = share_take(allocation->owner, place_share(place), bytes);
-
-	if (r < 0) {
-		share_explain(allocation->owner, &text);
-		return refuse(refusal, -r,
-			      "allocation %s shares a block with others and can't move "
-			      "to one of its own: %s",
-			      allocation_name(allocation).text, text_string(&text));
-	}
-	*ret_charged = bytes;
-	return 0;
-}
-
-static void move_uncharge(const struct allocation *allocation, uint64_t bytes)
-{
-	share_undo(allocation->owner, place_share(allocation_place(allocation)), bytes);
-}
-
 static void move_settle(struct op *op)
 {
 	struct move *move = container_of(op, struct move, op);
@@ -174,9 +203,15 @@ static void move_settle(struct op *op)
 
 	allocation->rare->move = NULL;
 	allocation->rare->move_error = op->error;
-	move_uncharge(allocation, move->charged);
+	if (move->block)
+		move->block->payer = allocation->owner;
 	if (op->error) {
-		descriptor_settle(allocation);
+		/* A new block is charged for until it has been given back. */
+		if (move->block)
+			share_restore(allocation->owner, share_of(allocation),
+				      move->block->size);
+		charge_settle(op->broker, allocation,
+			      move->block ? share_give : share_undo);
 		return;
 	}
 	move->cell = allocation->cell;
@@ -216,7 +251,7 @@ static const struct op_class move_class = {
 
 /* Returns: 0; -ENOMEM. */
 static int move_begin(struct broker *broker, struct allocation *allocation,
-		      const struct caller *caller, uint64_t charged, struct op **ready)
+		      const struct caller *caller, struct op **ready)
 {
 	struct op *op, *more = NULL;
 	int r;
@@ -233,7 +268,6 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	op_charge(op, caller);
 	work_use(&op->work, allocation, 0, allocation->size, false);
 	op->work.uses[0].places = true;
-	container_of(op, struct move, op)->charged = charged;
 	/* Not charged: an allocation has at most one move. */
 	r = op_add_unlimited(op, &more);
 	if (r < 0)
@@ -248,7 +282,6 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	     struct op **ready, struct refusal *refusal)
 {
 	struct allocation *allocation = use->allocation;
-	uint64_t charged;
 	int r;
 
 	if (!allocation_shares_block(allocation))
@@ -256,17 +289,11 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	use->places = true;
 	if (allocation->rare->move)
 		return 0;
-	r = descriptor_take(allocation, refusal);
+	r = move_charge(broker, allocation, refusal);
 	if (r < 0)
 		return r;
-	r = move_charge(broker, allocation, &charged, refusal);
-	if (r < 0) {
-		descriptor_settle(allocation);
-		return r;
-	}
-	if (move_begin(broker, allocation, caller, charged, ready) < 0) {
-		move_uncharge(allocation, charged);
-		descriptor_settle(allocation);
+	if (move_begin(broker, allocation, caller, ready) < 0) {
+		charge_settle(broker, allocation, share_undo);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	return 0;

@@ -18,7 +18,7 @@ struct use;
  * behind the move. Under registry.lock; then call op_start() with the ops that were made
  * ready.
  *
- * Returns: 0; -EMFILE, -ENOMEM with a refusal. The move may fail later: check
+ * Returns: 0; -EDQUOT, -EMFILE, -ENOMEM with a refusal. The move may fail later: check
  * allocation_shares_block() when the op runs.
  */
 int move_out(struct broker *broker, struct use *use, const struct caller *caller,
@@ -31,13 +31,19 @@ bool allocation_shares_block(const struct allocation *allocation);
 int refuse_shared(struct refusal *refusal, const struct allocation *allocation);
 
 /*
- * Charges the owner for the descriptor of a block of the allocation's own. Returns: 0;
- * -EMFILE with a refusal. Under registry.lock.
+ * The charge for a block of its own, with its descriptor, of an allocation that shares
+ * one. Paid by the owner when others get the right to use the allocation, so that no use
+ * of theirs costs the owner anything; else when a move begins. The move hands the charge
+ * to the new block. Records have the charge as RECORD_DESCRIPTOR. All under
+ * registry.lock.
  */
-int descriptor_take(struct allocation *allocation, struct refusal *refusal);
 
-/*
- * Gives that share back if the allocation still shares its block and needs no other.
- * Under registry.lock.
- */
-void descriptor_settle(struct allocation *allocation);
+/* Charges the owner, once. Returns: 0; -EDQUOT, -EMFILE with a refusal. */
+int move_charge(struct broker *broker, struct allocation *allocation,
+		struct refusal *refusal);
+
+/* Ends the charge if no move is to come: it was freed, or only its owner has a right. */
+void move_charge_settle(struct broker *broker, struct allocation *allocation);
+
+/* Charges again for what the last broker had charged for. */
+void move_charge_restore(struct broker *broker, struct allocation *allocation);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "base/subordinates.h"
 #include "memops/allocate.h"
 #include "memops/lease.h"
 #include "memops/spare_blocks.h"
@@ -230,6 +231,8 @@ static void alloc_request_join(struct alloc_request *alloc)
 	alloc->place = (struct queue_place){
 		.place = allocation_place(alloc->allocation),
 		.size = alloc->allocation->size,
+		.user = subordinates_user(broker->registry->subordinates,
+					  alloc->allocation->owner->uid),
 		.retry = alloc_request_turn,
 		.apart = !kind_is_durable((enum allocation_kind)alloc->allocation->kind),
 	};

@@ -5,8 +5,9 @@
  * A change waits for nothing: it comes from a call during which the kernel holds locks of
  * the file and its folder. The new permissions count for every check from then on.
  *
- * An allocation in a shared block stays there until somebody else needs it (move.h); only
- * its descriptor is charged when its mode opens.
+ * An allocation in a shared block stays there until somebody else needs it (move.h). Its
+ * owner is charged for a block of its own when the mode opens: the uses of others must
+ * not use up the owner's limit.
  *
  * Workers of other owners map memory with the permissions of that time. A worker whose
  * owner's rights have changed loses the memory (withdrawal.h).
@@ -282,15 +283,15 @@ static bool rights_shrink(const struct rights *before, const struct rights *afte
 	       before->mode & ~after->mode;
 }
 
-/* Returns: 0; -EMFILE, -ENOMEM with a refusal, and no right is changed. */
+/* Returns: 0; -EDQUOT, -EMFILE, -ENOMEM with a refusal, and no right is changed. */
 static int change_rights(struct revision *revision, struct rights rights,
 			 struct refusal *refusal)
 {
 	struct allocation *allocation = revision->allocation;
 	int r = 0;
 
-	if (rights.mode & 066 && allocation_shares_block(allocation))
-		r = descriptor_take(allocation, refusal);
+	if (rights.mode & 066)
+		r = move_charge(revision->broker, allocation, refusal);
 	if (r < 0)
 		return r;
 	orphans_note_change(revision->broker, allocation);
@@ -303,7 +304,7 @@ static int change_rights(struct revision *revision, struct rights rights,
 		rights_set(allocation, revision->before);
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	}
-	descriptor_settle(allocation);
+	move_charge_settle(revision->broker, allocation);
 	/* The old owner's program or cgroup must not end the new owner's memory. */
 	if (allocation->owner != revision->before.owner)
 		lifetime_leave(allocation);

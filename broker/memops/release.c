@@ -15,6 +15,7 @@
 #include "memops/give_back.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
+#include "memops/move.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "memops/shut_off.h"
@@ -226,6 +227,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	if (allocation->rare->tensors)
 		tensors_set(broker, allocation, NULL);
 	allocation_withdraw(broker->registry, allocation);
+	move_charge_settle(broker, allocation);
 	records_end(broker->registry->records);
 	leases_note_freed(broker, allocation);
 	if (op) {

@@ -288,14 +288,40 @@ void reclaim_leave(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 
 /* ---- queues ---- */
 
+static struct queue_place *queue_first(const struct queue *queue)
+{
+	return queue->turns.firsts
+		       ? container_of(queue->turns.firsts, struct queue_place, turn)
+		       : NULL;
+}
+
+/* Another may be the first. */
+static void queue_note_first(struct queue *queue)
+{
+	const struct queue_place *first = queue_first(queue);
+
+	if (!first || (queue->user_since_ms && first->user == queue->user))
+		return;
+	queue->user = first->user;
+	queue->user_since_ms = clock_ms();
+}
+
+static bool has_passed(int64_t since_ms, int64_t now)
+{
+	return now - since_ms >= QUEUE_PATIENCE_MS;
+}
+
 static void queue_begin_round(struct queue *queue)
 {
-	/*
-	 * A round that did not use up its looks has come to the end. Where memory has cut
-	 * a round short, the next one has the first try, and then goes on from there.
-	 */
-	if (!queue->again && queue->n_looks <= QUEUE_LOOKS)
-		queue->next = NULL;
+	int64_t now = clock_ms();
+	struct queue_place *place;
+
+	while ((place = queue->newer) && has_passed(place->since_ms, now)) {
+		queue->newer = place->next;
+		place->patient = true;
+		turns_add(&queue->patient, place->user, &place->patient_turn);
+	}
+	queue->round++;
 	queue->again = false;
 	queue->least_failed = UINT64_MAX;
 	queue->n_looks = 0;
@@ -305,17 +331,28 @@ static void queue_begin_round(struct queue *queue)
 /* The place to look at now. NULL: the end. */
 static struct queue_place *queue_step(struct queue *queue)
 {
-	struct queue_place *first = queue->places, *place;
+	struct queue_place *first = queue_first(queue), *place = first;
+	struct turn *turn;
 
-	if (queue->at_first && first) {
-		queue->at_first = false;
-		if (!queue->next || queue->next == first)
-			queue->next = first->next;
-		return first;
+	if (!queue->at_first || !first) {
+		turn = queue->patient.firsts;
+		if (!turn)
+			return NULL;
+		place = container_of(turn, struct queue_place, patient_turn);
 	}
-	place = queue->next;
-	queue->next = place ? place->next : NULL;
+	queue->at_first = false;
+	if (place->patient) {
+		turns_remove(&queue->patient, &place->patient_turn);
+		turns_add(&queue->patient, place->user, &place->patient_turn);
+	}
 	return place;
+}
+
+/* Whether it need not wait behind the first any more. */
+static bool queue_may_pass(const struct queue *queue, const struct queue_place *place,
+			   int64_t now)
+{
+	return place->user == queue->user || has_passed(queue->user_since_ms, now);
 }
 
 /* The next one to try, or NULL: the round is over. */
@@ -323,13 +360,17 @@ static struct queue_place *queue_find(struct queue *queue)
 {
 	int64_t now = clock_ms();
 	struct queue_place *place;
+	bool at_first;
 
-	while (queue->n_looks++ < QUEUE_LOOKS && (place = queue_step(queue))) {
-		if (place != queue->places && now - place->since_ms < QUEUE_PATIENCE_MS) {
-			/* Those behind came later still. */
-			queue->next = NULL;
+	while (queue->n_looks++ < QUEUE_LOOKS) {
+		at_first = queue->at_first;
+		place = queue_step(queue);
+		if (!place)
 			return NULL;
-		}
+		if (!at_first &&
+		    (place->round == queue->round || !queue_may_pass(queue, place, now)))
+			continue;
+		place->round = queue->round;
 		place->missed = place->in_hand;
 		if (place->size < queue->least_failed && !place->in_hand)
 			return place;
@@ -343,7 +384,7 @@ static struct queue_place *queue_find(struct queue *queue)
  */
 static void queue_go_on(struct queue *queue)
 {
-	bool first_tried = queue->trying && queue->trying == queue->places;
+	bool first_tried = queue->trying && queue->trying == queue_first(queue);
 	struct queue_place *place;
 
 	if (queue->again && !first_tried)
@@ -379,10 +420,16 @@ void queue_wake(struct reclaim *reclaim, uint32_t place)
 
 void queue_join(struct reclaim *reclaim, struct queue_place *place)
 {
+	struct queue *queue = &reclaim->queues[place->place];
+
 	place->joined = true;
 	place->since_ms = clock_ms();
 	reclaim->n_queued++;
-	DL_APPEND(reclaim->queues[place->place].places, place);
+	DL_APPEND(queue->places, place);
+	if (!queue->newer)
+		queue->newer = place;
+	turns_add(&queue->turns, place->user, &place->turn);
+	queue_note_first(queue);
 }
 
 void queue_tried(struct reclaim *reclaim, struct queue_place *place)
@@ -399,18 +446,31 @@ void queue_tried(struct reclaim *reclaim, struct queue_place *place)
 	}
 }
 
+static void queue_remove(struct queue *queue, struct queue_place *place)
+{
+	place->joined = place->in_hand = false;
+	if (queue->newer == place)
+		queue->newer = place->next;
+	DL_DELETE(queue->places, place);
+	turns_remove(&queue->turns, &place->turn);
+	turns_put_last(&queue->turns, place->user);
+	if (place->patient)
+		turns_remove(&queue->patient, &place->patient_turn);
+	place->patient = false;
+	if (!queue->places)
+		queue->user_since_ms = 0;
+	queue_note_first(queue);
+}
+
 void queue_leave(struct reclaim *reclaim, struct queue_place *place)
 {
 	struct queue *queue = &reclaim->queues[place->place];
-	bool first = queue->places == place;
+	bool first = queue_first(queue) == place;
 
 	if (!place->joined)
 		return;
-	place->joined = place->in_hand = false;
 	reclaim->n_queued--;
-	if (queue->next == place)
-		queue->next = place->next;
-	DL_DELETE(queue->places, place);
+	queue_remove(queue, place);
 	if (queue->trying == place) {
 		/* Another is the first now, and tries whenever it came. */
 		queue->at_first |= first;
@@ -446,8 +506,8 @@ void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
 		if (waiters->for_own)
 			waiters_wake(reclaim, waiters);
 	}
-	DL_FOREACH2 (reclaim->waiters[reclaimed.place], waiters, next_at)
-		waiters_wake(reclaim, waiters);
+	DL_FOREACH2(reclaim->waiters[reclaimed.place], waiters, next_at)
+	waiters_wake(reclaim, waiters);
 	queue_wake(reclaim, reclaimed.place);
 	pthread_mutex_unlock(&registry->lock);
 }

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include "base/hash.h"
+#include "base/turns.h"
 #include "memory/block.h"
 
 struct owner;
@@ -83,32 +84,46 @@ struct held_piece {
 struct queue_place {
 	uint32_t place; /* memory/block.h */
 	uint64_t size;
+	uint64_t user;	  /* subordinates_user() */
 	int64_t since_ms; /* CLOCK_MONOTONIC */
 	/* With the lock held: has the request tried again, elsewhere. */
 	void (*retry)(struct queue_place *place);
 	bool apart; /* asks the user's own worker, which may never answer: nobody waits */
 	bool joined;
-	bool in_hand; /* tries just now */
-	bool missed;  /* a round came by during the try */
-	struct queue_place *prev, *next;
+	bool in_hand;	/* tries just now */
+	bool missed;	/* a round came by during the try */
+	bool patient;	/* in queue->patient */
+	uint64_t round; /* of the queue, when this one was looked at */
+	struct turn turn, patient_turn;
+	struct queue_place *prev, *next; /* of queue->places */
 };
 
-/* A request is passed over for those before it for so long. */
+/* A request is passed over for the first for so long. */
 #define QUEUE_PATIENCE_MS 10000
 /* A round looks at so many requests. */
 #define QUEUE_LOOKS 64
 
 /*
- * One queue a place. When memory may have arrived there is a round: the first of the
- * queue tries, and then those behind it, one after the other. Behind one that fails only
- * those try that have waited for QUEUE_PATIENCE_MS, so pieces add up for the first, and
+ * One queue a place, in which users take turns (base/turns.h): a user whose request has
+ * left the queue, mostly with memory, stands behind all others. When memory may have
+ * arrived there is a round: the first of the queue tries, and then the patient ones, one
+ * after the other. Patient are requests that have waited for QUEUE_PATIENCE_MS; those of
+ * other users than the first's try only when that user has been first for as long. So
+ * pieces add up for the first, also where another user has many that are patient, and
  * nobody waits for ever behind a request for more than there will ever be. Nor does a
- * round wait for the worker of a user. Users may have thousands wait: a round looks at
- * the first and at some dozens behind it, and the next round goes on behind those.
+ * round wait for the worker of a user.
+ *
+ * Users may have thousands wait: a round looks at the first and at some dozens of patient
+ * ones, of each user in turn, and the next round goes on behind those.
  */
 struct queue {
-	struct queue_place *places;
-	struct queue_place *next;   /* to look at behind the first; NULL: the second */
+	struct queue_place *places; /* all, who came first is first */
+	struct queue_place *newer;  /* of them, the first that is not patient */
+	struct turns turns;	    /* all; the first has the first try */
+	struct turns patient;	    /* who was looked at last is last */
+	uint64_t user;		    /* of the first */
+	int64_t user_since_ms;	    /* CLOCK_MONOTONIC: when that user became first */
+	uint64_t round;
 	bool at_first;		    /* the first is to be looked at before */
 	unsigned int n_looks;	    /* in this round */
 	struct queue_place *trying; /* NULL: no round is under way */
@@ -190,7 +205,7 @@ struct reclaimed reclaimed_of(struct reclaim_from from);
 void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
 		   struct reclaimed reclaimed);
 
-/* Puts a request, whose try has failed, at the end of its queue. */
+/* Puts a request, whose try has failed, behind the others of its user. */
 void queue_join(struct reclaim *reclaim, struct queue_place *place);
 
 /* The try of a request in the queue has failed; it stays. */

@@ -112,7 +112,8 @@ struct allocation {
 				    writing */
 	bool lent_to_others : 1; /* a program of another user than the owner and root */
 	bool replaced : 1;	 /* FREED: another was published at its name */
-	bool has_descriptor : 1; /* charged to the owner, together with the block */
+	bool has_descriptor : 1; /* charged to the owner, together with the block; in a
+				    shared block for one of its own (memops/move.h) */
 	bool charged : 1;	 /* not durable: the owner is charged for the memory */
 	bool restoring : 1;	 /* another process of the worker is making the allocation
 				    again */

@@ -117,7 +117,8 @@ enum allocation_record_flag {
 	RECORD_SEALED = 1 << 2,
 	RECORD_FREED = 1 << 3, /* without a name; leases may keep the memory */
 	RECORD_REPLACED = 1 << 4,
-	RECORD_DESCRIPTOR = 1 << 5, /* the owner is charged for a descriptor */
+	RECORD_DESCRIPTOR = 1 << 5, /* the owner is charged for a descriptor, and with a
+				       shared block for the memory of one of its own */
 	RECORD_UNTIL = 1 << 6,	    /* had `until=` */
 	RECORD_NEVER_LENT = 1 << 7, /* the opposite of struct allocation's `lent` */
 	RECORD_LENT_TO_OTHERS = 1 << 8,

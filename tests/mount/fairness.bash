@@ -240,6 +240,45 @@ test_lines_that_wait_for_memory_do_not_wait_for_a_stopped_worker()
 	by $mallory run 'rmdir allocations/hers-too allocations/hers'
 }
 
+# mallory_queues_up LINE...: writes each LINE to `alloc`, all at once, and prints who waits.
+mallory_queues_up()
+{
+	py $mallory "$@" <<-'EOF'
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		lines = [(control("alloc"), line.encode()) for line in sys.argv[2:]]
+		in_threads("queued", len(lines), lambda i: os.write(*lines[i]))
+	EOF
+}
+
+# turns_with_bob N: mallory has N lines waiting. Bob's comes last, and has one of the first
+# two pieces of 2 MiB that are freed.
+turns_with_bob()
+{
+	eventually "[ \$(value_of status waiting) = $1 ]"
+	by $bob run 'echo "last 2M wait=60" >control/alloc' &
+	eventually "[ \$(value_of status waiting) = $(($1 + 1)) ]"
+	rmdir "allocations/full1"
+	eventually "[ \$(value_of status waiting) = $1 ]"
+	rmdir "allocations/full2"
+	eventually "[ \$(value_of status waiting) = $(($1 - 1)) ]"
+	wait $! || fail "bob's line fails:" "$(by $bob run 'tail -n 1 errors')"
+	is "$(ls -d allocations/hers* | wc -l)" 1
+	by $bob run 'rmdir allocations/last'
+}
+
+test_turns_of_users_that_wait_for_memory()
+{
+	needs_software 'fill a device'
+	needs_root 'two users'
+	trap 'mallory_ends; rmdir allocations/full*; cleanup_case' EXIT
+	for i in 1 2; do echo "full$i 2M"; done >control/alloc
+	while echo "full$RANDOM$RANDOM 64M wait=0" >control/alloc; do :; done 2>/dev/null
+	while echo "full$RANDOM$RANDOM 2M wait=0" >control/alloc; do :; done 2>/dev/null
+	mallory_queues_up "hers"{1..40}" 2M wait=60" >"$T/mallory" &
+	turns_with_bob 40
+}
+
 # Mallory's kernel holds 60 MiB that were freed. Each piece of bob's had all 400 lines try.
 test_hundreds_of_lines_that_wait_for_held_memory()
 {

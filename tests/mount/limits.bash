@@ -503,9 +503,41 @@ test_a_move_out_of_a_shared_block_counts()
 	nothing_is_held
 	echo 'device:0 2M' >owners/$me/max
 	as_me run 'echo "x 4K" >control/alloc'
-	as_me refused EDQUOT 'allocation x shares a block with others and can.t move to one of its own: .* the limit is 2 MiB' \
+	as_me refused EDQUOT 'allocation x shares a block with others and can.t have one of its own: .* the limit is 2 MiB' \
 		'exec 3<>allocations/x/lease; cat <&3'
 	as_me run 'rmdir allocations/x'
+	nothing_is_held
+}
+
+# What others may use gets a block of its own once they do. The owner has paid by then.
+test_a_mode_for_others_is_paid_for_by_the_chmod()
+{
+	local x
+	limit 'device:0 6M'
+	as_me run 'for x in x y z; do echo "$x 4K"; done >control/alloc'
+	is "$(held device:0)" $((2 * M1))
+	as_me run 'chmod 644 allocations/x; chmod 664 allocations/x; chmod 640 allocations/y'
+	is "$(held device:0)" $((6 * M1))
+	as_me refused EDQUOT 'allocation z shares a block with others and can.t have one of its own: .* has 6 MiB .* asks for 2 MiB more: the limit is 6 MiB' \
+		'chmod 644 allocations/z'
+	is "$(stat -c %a allocations/z)" 700
+	as_me run 'chmod 600 allocations/y; chmod 644 allocations/z'
+	is "$(held device:0)" $((6 * M1))
+	as_me run 'exec 3<>allocations/z/lease; cat <&3 >/dev/null; chmod 600 allocations/z'
+	is "$(held device:0)" $((6 * M1))
+	as_me run 'rmdir allocations/x'
+	is "$(held device:0)" $((4 * M1))
+	as_me run 'rmdir allocations/y allocations/z'
+	nothing_is_held
+}
+
+test_a_mode_for_others_is_paid_for_in_host_memory()
+{
+	limit 'host 260K'
+	as_me run 'for x in x y; do echo "$x 64 kind=host"; done >control/alloc; chmod 644 allocations/x'
+	is "$(held host)" $((260 << 10))
+	as_me refused EDQUOT 'asks for 4 KiB more' 'chmod 644 allocations/y'
+	as_me run 'chmod 600 allocations/x; chmod 644 allocations/y; rmdir allocations/x allocations/y'
 	nothing_is_held
 }
 

@@ -370,6 +370,74 @@ test_small_memory_stands_alone_before_another_users_kernel_has_it()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
 }
 
+# Each of bob's launches has one of alice's allocations move to a block of its own.
+test_a_reader_uses_up_nothing_of_the_owners_limit()
+{
+	local alice=1021 before x
+	needs_root 'several users'
+	by $alice run 'for x in {1..8}; do echo "x$x 64"; done >control/alloc; chmod 644 allocations/x{1..7}'
+	before=$(value_of owners/$alice/current device:0)
+	is "$before" $((16 << 20))
+	echo "device:0 $before" >owners/$alice/max
+	by $alice refused EDQUOT 'allocation x8 shares a block' 'chmod 644 allocations/x8'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	by $bob run 'for x in {1..7}; do echo "order add grid=1 block=1 in:x$x i32:1 mine"; done >control/launch'
+	is "$(<allocations/x7/generation)" 2
+	is "$(value_of owners/$alice/current device:0)" "$before"
+	by $bob refused EACCES 'x8 ' 'echo "order add grid=1 block=1 in:x8 i32:1 mine" >control/launch'
+	by $alice run 'rmdir allocations/x{1..8}'
+	eventually '[ "$(value_of owners/'$alice'/current device:0)" = 0 ]'
+	is "$(value_of owners/$alice/peak device:0)" "$before"
+	echo default >owners/$alice/max
+}
+
+# The device has no room for the block: what was charged stays, for the next launch.
+test_a_move_that_fails_keeps_the_owners_charge()
+{
+	local alice=1022 before
+	needs_root 'several users'
+	needs_software 'fill a device'
+	loaded_by $bob order
+	by $alice run 'echo "x 64" >control/alloc; echo "near 64" >control/alloc; chmod 644 allocations/x'
+	by $bob run 'echo "mine 64" >control/alloc'
+	before=$(value_of owners/$alice/current device:0)
+	is "$before" $((4 << 20))
+	# The first refusal has spare blocks given back.
+	for _ in 1 2 3; do
+		while by $bob run 'echo "full$RANDOM$RANDOM 2M wait=0" >control/alloc' 2>/dev/null; do :; done
+	done
+	by $bob refused ENOMEM 'allocation x shares a block' 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	is "$(value_of owners/$alice/current device:0)" "$before"
+	by $alice refused ENOMEM 'allocation near shares a block' 'cat allocations/near/lease'
+	is "$(value_of owners/$alice/current device:0) $(value_of owners/$alice/peak device:0)" "$before $before"
+	by $bob run 'rmdir allocations/full*'
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	is "$(value_of owners/$alice/current device:0)" "$before"
+	by $alice run 'rmdir allocations/x allocations/near'
+	eventually '[ "$(value_of owners/'$alice'/current device:0)" = 0 ]'
+}
+
+test_the_next_broker_knows_who_has_paid_for_a_move()
+{
+	needs_root 'several users'
+	keep
+	cd "$O"
+	by $alice run 'for x in x y z; do echo "$x 64"; done >control/alloc; chmod 644 allocations/{x,y,z}'
+	by $alice run 'cat allocations/y/lease >/dev/null; chmod 600 allocations/z'
+	is "$(value_of owners/$alice/current device:0)" $((6 << 20))
+	die
+	is "$(value_of owners/$alice/current device:0)" $((6 << 20))
+	by $alice run 'chmod 600 allocations/{x,y}'
+	is "$(value_of owners/$alice/current device:0)" $((4 << 20))
+	die
+	is "$(value_of owners/$alice/current device:0)" $((4 << 20))
+	by $alice run 'rmdir allocations/{x,y,z}'
+	eventually '[ "$(value_of owners/'$alice'/current device:0)" = 0 ]'
+	cd "$M"
+	end
+}
+
 # The move only reads x, so the move need not wait for a kernel that reads x.
 test_a_kernel_that_reads_keeps_nobody_from_reading_with_another()
 {

@@ -52,6 +52,25 @@ Test(turns, any_can_be_taken_out)
 	is_next(NULL);
 }
 
+Test(turns, a_user_can_be_put_behind_all_others)
+{
+	struct turn a[2], b, c;
+
+	turns_add(&turns, 1, &a[0]);
+	turns_add(&turns, 1, &a[1]);
+	turns_add(&turns, 2, &b);
+	turns_add(&turns, 3, &c);
+	turns_put_last(&turns, 1);
+	turns_put_last(&turns, 4);
+	is_next(&b);
+	turns_put_last(&turns, 3);
+	is_next(&a[0]);
+	turns_remove(&turns, &c);
+	turns_put_last(&turns, 1);
+	is_next(&a[1]);
+	is_next(NULL);
+}
+
 static bool is_odd(void *userdata, uint64_t whose)
 {
 	++*(int *)userdata;

@@ -29,8 +29,9 @@ static void queue_up(unsigned int n, int64_t waited_ms)
 	for (unsigned int i = 0; i < n; i++) {
 		places[i] = (struct queue_place){ .size = N - i, .retry = retry };
 		queue_join(&reclaim, &places[i]);
-		places[i].since_ms = clock_ms() - waited_ms;
+		places[i].since_ms -= waited_ms;
 	}
+	reclaim.queues[0].user_since_ms -= waited_ms;
 }
 
 static struct queue_place *trying(void)
@@ -49,6 +50,7 @@ static void round_in_vain(void)
 Test(reclaim, others_than_the_first_have_to_be_patient)
 {
 	queue_up(3, 0);
+	places[0].since_ms -= QUEUE_PATIENCE_MS;
 	places[1].since_ms -= QUEUE_PATIENCE_MS;
 	round_in_vain();
 	cr_expect(eq(uint, n_tries[0], 1));
@@ -156,6 +158,123 @@ Test(reclaim, a_try_in_the_worker_of_a_user_that_fails_keeps_nobody_from_trying)
 	queue_tried(&reclaim, &places[0]);
 	queue_tried(&reclaim, &places[1]);
 	cr_expect(eq(ptr, trying(), &places[2]));
+}
+
+/* ---- users take turns ---- */
+
+/* Requests of a user, from places[first] on, that have waited for so long. */
+static void user_joins(uint64_t user, int first, int n, int64_t waited_ms)
+{
+	for (int i = first; i < first + n; i++) {
+		places[i] =
+			(struct queue_place){ .size = 10, .user = user, .retry = retry };
+		queue_join(&reclaim, &places[i]);
+		places[i].since_ms -= waited_ms;
+	}
+}
+
+/* The user has been the first one's for long. */
+static void first_waits(void)
+{
+	reclaim.queues[0].user_since_ms -= QUEUE_PATIENCE_MS;
+}
+
+/* A piece comes: whoever tries has it. Those behind try in vain. Returns: the place. */
+static int piece_is_taken(void)
+{
+	struct queue_place *place;
+
+	queue_wake(&reclaim, 0);
+	place = trying();
+	while (place && place->size > 10) {
+		queue_tried(&reclaim, place);
+		place = trying();
+	}
+	if (!place)
+		return -1;
+	queue_leave(&reclaim, place);
+	while (trying())
+		queue_tried(&reclaim, trying());
+	return (int)(place - places);
+}
+
+Test(reclaim, a_user_with_one_request_has_the_second_piece)
+{
+	user_joins(1, 0, 500, 0);
+	user_joins(2, 500, 1, 0);
+	user_joins(3, 501, 2, 0);
+	cr_expect(eq(int, piece_is_taken(), 0));
+	cr_expect(eq(int, piece_is_taken(), 500));
+	cr_expect(eq(int, piece_is_taken(), 501));
+	cr_expect(eq(int, piece_is_taken(), 1));
+	user_joins(2, 500, 1, 0);
+	cr_expect(eq(int, piece_is_taken(), 502));
+	cr_expect(eq(int, piece_is_taken(), 2));
+	cr_expect(eq(int, piece_is_taken(), 500));
+	for (int i = 3; i < 500; i++)
+		cr_assert(eq(int, piece_is_taken(), i));
+	cr_expect(eq(int, piece_is_taken(), -1));
+}
+
+Test(reclaim, patient_requests_give_a_user_no_second_piece_before_others)
+{
+	user_joins(1, 0, 500, QUEUE_PATIENCE_MS);
+	user_joins(2, 500, 1, 0);
+	first_waits();
+	cr_expect(eq(int, piece_is_taken(), 0));
+	cr_expect(eq(int, piece_is_taken(), 500));
+	cr_expect(eq(int, piece_is_taken(), 1));
+}
+
+/* The first asks for more than there will ever be, and its user has others behind it. */
+Test(reclaim, a_user_passes_the_own_request_and_no_other_user)
+{
+	user_joins(1, 0, 500, QUEUE_PATIENCE_MS);
+	places[0].size = 1000;
+	user_joins(2, 500, 1, 0);
+	cr_expect(lt(int, piece_is_taken(), 500));
+	cr_expect(eq(int, piece_is_taken(), 500));
+	user_joins(2, 500, 1, 0);
+	cr_expect(lt(int, piece_is_taken(), 500));
+	cr_expect(eq(int, piece_is_taken(), 500));
+}
+
+Test(reclaim, pieces_add_up_for_the_first_whatever_another_user_has_waiting)
+{
+	user_joins(2, 500, 1, 0);
+	user_joins(1, 0, 500, QUEUE_PATIENCE_MS);
+	places[500].size = 20;
+	for (int i = 0; i < 3; i++)
+		round_in_vain();
+	cr_expect(eq(uint, n_tries[500], 3));
+	cr_expect(eq(uint, n_tries_of_all, 3));
+	first_waits();
+	cr_expect(lt(int, piece_is_taken(), 500));
+	cr_expect(lt(int, piece_is_taken(), 500));
+	/* Whoever is first now has as much time. */
+	queue_leave(&reclaim, &places[500]);
+	user_joins(3, 501, 1, QUEUE_PATIENCE_MS);
+	places[501].size = 5;
+	n_tries[501] = 0;
+	round_in_vain();
+	cr_expect(eq(uint, n_tries[501], 0));
+	first_waits();
+	round_in_vain();
+	cr_expect(eq(uint, n_tries[501], 1));
+}
+
+/* Of those that have waited long, each user's are looked at in turn. */
+Test(reclaim, thousand_patient_requests_of_a_user_delay_another_by_no_round)
+{
+	user_joins(1, 0, N - 2, QUEUE_PATIENCE_MS);
+	user_joins(2, N - 2, 2, QUEUE_PATIENCE_MS);
+	for (int i = 0; i < N; i++)
+		places[i].size = (uint64_t)N - (uint64_t)i;
+	first_waits();
+	round_in_vain();
+	cr_expect(eq(uint, n_tries[N - 2], 1));
+	cr_expect(eq(uint, n_tries[N - 1], 1));
+	cr_expect(le(uint, n_tries_of_all, N_TRIES));
 }
 
 /* ---- waiting for memory that is given back ---- */
