@@ -61,21 +61,19 @@ static struct entry *entry_new(struct keep_key key, int fd)
 	return entry;
 }
 
-/* Anybody may open a process or read the events of a cgroup, and put locks on these. */
-static bool may_be_locked(enum keep_kind kind)
+static unsigned int closer_of(const struct entry *entry, bool may_be_locked)
 {
-	return kind == KEEP_LIFETIME || kind == KEEP_PROCESS;
+	if (entry->key.kind == KEEP_LIFETIME || entry->key.kind == KEEP_PROCESS)
+		return CLOSER_OF_PROCESSES;
+	return may_be_locked ? CLOSER_OF_LOCKED : CLOSER_OF_OTHERS;
 }
 
 /* asker: see struct entry. */
 static void entry_close(struct keeper *keeper, struct entry *entry, int asker,
-			bool is_locked)
+			bool may_be_locked)
 {
-	bool may_last = is_locked || may_be_locked(entry->key.kind);
-
 	entry->asker = asker;
-	closer_add(&keeper->closers[may_last ? CLOSER_OF_LOCKED : CLOSER_OF_OTHERS],
-		   entry);
+	closer_add(&keeper->closers[closer_of(entry, may_be_locked)], entry);
 }
 
 /* Without memory the next broker does not get this descriptor. */

@@ -27,7 +27,8 @@ struct entry {
 
 /* One close waits for another of the same closer. */
 enum {
-	CLOSER_OF_LOCKED, /* files that users may have put locks on */
+	CLOSER_OF_LOCKED,    /* memory that its users may have put locks on */
+	CLOSER_OF_PROCESSES, /* and cgroups: anybody may */
 	CLOSER_OF_OTHERS,
 	N_CLOSERS
 };

@@ -51,9 +51,7 @@ void lease_unref(struct lease *lease)
 {
 	if (--lease->n_refs)
 		return;
-	if (lease->user)
-		share_give(lease->user, SHARE_DESCRIPTORS, 1);
-	lease_process_put(lease->process);
+	lease_process_put(lease->process, lease->user);
 	explicit_bzero(lease->secret, sizeof(lease->secret));
 	free(lease);
 }

@@ -9,9 +9,11 @@
 #include <utlist.h>
 
 #include "base/hash.h"
+#include "base/workqueue.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 #include "process/user_lanes.h"
 
@@ -21,9 +23,12 @@ struct lease_process {
 	struct broker *broker;
 	pid_t pid;
 	int fd;
-	uid_t uid; /* has the lane */
+	uid_t uid; /* of the first lease */
 	unsigned int n_refs;
 	bool listed;
+	struct task close;
+	bool closing;		 /* the task is under way */
+	struct owner *payer;	 /* of the last lease, while there is none; NULL: nobody */
 	struct lease *departing; /* wait for the exit */
 	bool awaited;		 /* with a reference */
 	UT_hash_handle hh;
@@ -36,14 +41,54 @@ static void process_unlist(struct lease_process *process)
 	process->listed = false;
 }
 
-void lease_process_put(struct lease_process *process)
+static void process_give(struct lease_process *process)
 {
-	if (!process || --process->n_refs)
+	struct owner *payer = take_ptr(process->payer);
+
+	if (payer)
+		share_give(payer, SHARE_DESCRIPTORS, 1);
+}
+
+static void process_close(struct task *task)
+{
+	struct lease_process *process = container_of(task, struct lease_process, close);
+	struct registry *registry = process->broker->registry;
+	bool serves;
+
+	pthread_mutex_lock(&registry->lock);
+	process->closing = false;
+	/* A lease may have come meanwhile. */
+	serves = process->n_refs > 0;
+	if (!serves)
+		process_unlist(process);
+	if (serves)
+		registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+	if (serves)
 		return;
-	process_unlist(process);
-	user_lane_close(process->broker, process->uid,
-			&(struct lane_close){ .fd = process->fd });
+	close(process->fd);
+	pthread_mutex_lock(&registry->lock);
+	process_give(process);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
 	free(process);
+}
+
+void lease_process_put(struct lease_process *process, struct owner *payer)
+{
+	bool is_last = process && --process->n_refs == 0;
+
+	/* One that has ended gets no more leases, only its exit is awaited. */
+	if (process && (is_last || process->awaited) && !process->payer)
+		process->payer = payer;
+	else if (payer)
+		share_give(payer, SHARE_DESCRIPTORS, 1);
+	if (!is_last || process->closing)
+		return;
+	process->closing = true;
+	process->close.run = process_close;
+	process->broker->registry->n_busy++;
+	user_close_add(process->broker, process->uid, &process->close);
 }
 
 static struct lease_process *process_new(struct broker *broker, pid_t pid, uid_t uid)
@@ -79,8 +124,10 @@ struct lease_process *lease_process_get(struct broker *broker, pid_t pid, uid_t 
 	}
 	if (!process)
 		process = process_new(broker, pid, uid);
-	if (process)
-		process->n_refs++;
+	if (!process)
+		return NULL;
+	process->n_refs++;
+	process_give(process);
 	return process;
 }
 
@@ -96,7 +143,7 @@ static struct lease *take_departing(struct lease_process *process)
 		LL_DELETE2(process->departing, lease, next_departing);
 	} else {
 		process->awaited = false;
-		lease_process_put(process);
+		lease_process_put(process, NULL);
 	}
 	pthread_mutex_unlock(lock);
 	return lease;

@@ -2,7 +2,7 @@
 /*
  * Processes with leases. A close(2) of a pidfd looks at all locks (fcntl(2)) on the
  * pidfd's inode, and a user can put millions there. So the leases of a process share a
- * pidfd, and the work queue closes pidfds.
+ * pidfd, which is closed late (process/user_lanes.h), and until then serves again.
  */
 #pragma once
 
@@ -11,11 +11,15 @@
 struct broker;
 struct lease;
 struct lease_process;
+struct owner;
 
 /* Under registry.lock. Returns: a reference; NULL: the process, or memory, is lacking. */
 struct lease_process *lease_process_get(struct broker *broker, pid_t pid, uid_t uid);
-/* Takes NULL. Under registry.lock. */
-void lease_process_put(struct lease_process *process);
+/*
+ * payer: charged for a descriptor. With the last reference the charge stays until the
+ * pidfd is closed. Takes NULL, both. Under registry.lock.
+ */
+void lease_process_put(struct lease_process *process, struct owner *payer);
 
 /*
  * A lease ends when its descriptor closes. For a killed process this is before the driver

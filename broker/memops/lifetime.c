@@ -40,9 +40,12 @@ struct lifetime {
 	bool over;
 	struct lifetime_member *members;
 	struct task rest; /* frees the members that are left */
+	struct task end;  /* closes fd, unless a line has come meanwhile */
+	bool ending;	  /* the task is under way */
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
+	struct target *target; /* the PID or CGROUP; NULL: none */
 	int fd;		     /* pidfd, or cgroup.events; -1: none */
 	uid_t uid;	     /* whose */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
@@ -50,6 +53,18 @@ struct lifetime {
 	uint32_t record;     /* the next broker goes on; 0: not */
 	UT_hash_handle hh;
 };
+
+/*
+ * A process or cgroup, of some users. Each user has a descriptor of it, and to close one
+ * may last: so do the end of the broker, and the start of the next one, with many.
+ */
+struct target {
+	char *name;
+	unsigned int n; /* lifetimes */
+	UT_hash_handle hh;
+};
+
+#define TARGET_USERS 8
 
 static const char *const words[] = {
 	[LIFETIME_CLOSE] = "close",
@@ -82,24 +97,6 @@ static void lifetime_forget(struct lifetime *lifetime)
 	free(take_ptr(lifetime->key));
 }
 
-/* payer: of the descriptor; NULL: nobody. Under registry.lock. */
-static void lifetime_close(struct broker *broker, uid_t uid, int fd, uint32_t record,
-			   struct owner *payer)
-{
-	struct records *records = broker->registry->records;
-	const struct lifetime_record *saved =
-		records_get(records, RECORD_LIFETIME, record);
-	uint32_t key = saved ? saved->key : 0;
-	const struct lane_close closing = {
-		.fd = fd,
-		.kept = kept_unrecord(broker->memory, RECORD_LIFETIME, record),
-		.payer = payer,
-	};
-
-	record_text_drop(records, key);
-	user_lane_close(broker, uid, &closing);
-}
-
 /* Returns: 0; -ENOMEM. */
 static int lifetime_save(const struct lifetime *lifetime)
 {
@@ -119,13 +116,82 @@ static int lifetime_save(const struct lifetime *lifetime)
 	return 0;
 }
 
-static void lifetime_free(struct lifetime *lifetime)
+/* Returns: for kept_end(). */
+static struct keep_key lifetime_unrecord(const struct lifetime *lifetime)
 {
-	lifetime_forget(lifetime);
-	if (lifetime->fd >= 0)
-		lifetime_close(lifetime->broker, lifetime->uid, lifetime->fd,
-			       lifetime->record, lifetime->payer);
+	const struct broker *broker = lifetime->broker;
+	struct records *records = broker->registry->records;
+	const struct lifetime_record *saved =
+		records_get(records, RECORD_LIFETIME, lifetime->record);
+	uint32_t key = saved ? saved->key : 0;
+	struct keep_key kept =
+		kept_unrecord(broker->memory, RECORD_LIFETIME, lifetime->record);
+
+	record_text_drop(records, key);
+	return kept;
+}
+
+/*
+ * Whether the lifetime goes on: a line has come since the last reference went, or the
+ * reaper is about to end it. Else the table and the reaper have it no more.
+ */
+static bool lifetime_goes_on(struct lifetime *lifetime)
+{
+	if (lifetime->n_refs == 1 && lifetime->watch &&
+	    reaper_remove(&lifetime->broker->leases->reaper, lifetime->watch))
+		lifetime->n_refs--;
+	if (!lifetime->n_refs)
+		lifetime_forget(lifetime);
+	return lifetime->n_refs > 0;
+}
+
+static void target_put(struct broker *broker, struct target *target)
+{
+	if (!target || --target->n)
+		return;
+	HASH_DEL(broker->lifetimes->targets, target);
+	free(target->name);
+	free(target);
+}
+
+static void lifetime_close(struct task *task)
+{
+	struct lifetime *lifetime = container_of(task, struct lifetime, end);
+	struct broker *broker = lifetime->broker;
+	struct registry *registry = broker->registry;
+	struct keep_key kept;
+	bool goes_on;
+
+	pthread_mutex_lock(&registry->lock);
+	lifetime->ending = false;
+	goes_on = lifetime_goes_on(lifetime);
+	if (goes_on)
+		registry_less_busy(registry);
+	else
+		kept = lifetime_unrecord(lifetime);
+	pthread_mutex_unlock(&registry->lock);
+	if (goes_on)
+		return;
+	kept_end(broker->memory, kept);
+	closep(&lifetime->fd);
+	pthread_mutex_lock(&registry->lock);
+	if (lifetime->payer)
+		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
+	target_put(broker, lifetime->target);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
 	free(lifetime);
+}
+
+/* A process or a cgroup has no more than one close under way for each user. */
+static void lifetime_close_later(struct lifetime *lifetime)
+{
+	if (lifetime->ending)
+		return;
+	lifetime->ending = true;
+	lifetime->end.run = lifetime_close;
+	lifetime->broker->registry->n_busy++;
+	user_close_add(lifetime->broker, lifetime->uid, &lifetime->end);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)
@@ -139,12 +205,11 @@ void lifetime_unref(struct lifetime *lifetime)
 {
 	if (!lifetime)
 		return;
-	/* The last reference is the reaper's, unless it is about to end the lifetime. */
-	if (--lifetime->n_refs == 1 && lifetime->watch &&
-	    reaper_remove(&lifetime->broker->leases->reaper, lifetime->watch))
-		lifetime->n_refs--;
-	if (!lifetime->n_refs)
-		lifetime_free(lifetime);
+	lifetime->n_refs--;
+	if (lifetime->fd >= 0 && lifetime->n_refs <= (lifetime->watch ? 1U : 0U))
+		lifetime_close_later(lifetime);
+	else if (!lifetime->n_refs)
+		free(lifetime);
 }
 
 int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
@@ -314,20 +379,45 @@ struct lifetime *lifetime_new(struct broker *broker)
 	return lifetime;
 }
 
-static int lifetime_charge(struct lifetime *lifetime, const struct caller *user,
-			   struct refusal *refusal)
+/* Returns: 0, with the payer; -errno with a sentence. Under registry.lock. */
+static int lifetime_charge(const struct broker *broker, const struct lifetime_of *of,
+			   struct owner **ret_payer, struct refusal *refusal)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
-	struct owner *payer = owner_get(lifetime->broker->registry, user->uid, user->gid);
+	struct owner *payer = owner_get(broker->registry, of->user->uid, of->user->gid);
 	int r = payer ? share_take(payer, SHARE_DESCRIPTORS, 1) : -ENOMEM;
 
-	if (r == 0)
-		lifetime->payer = payer;
-	else if (payer)
+	*ret_payer = payer;
+	if (r < 0 && payer)
 		share_explain(payer, &why);
 	return r == 0 ? 0
-		      : refuse(refusal, -r, "until=%s: %s", words[lifetime->kind],
+		      : refuse(refusal, -r, "until=%s: %s", words[of->kind],
 			       payer ? text_string(&why) : "no memory in the broker");
+}
+
+/* Returns: 0; -EMFILE, -ENOMEM. */
+static int target_get(struct broker *broker, const char *name, unsigned int most,
+		      struct target **ret)
+{
+	struct target *target;
+
+	HASH_FIND_STR(broker->lifetimes->targets, name, target);
+	if (target && target->n >= most)
+		return -EMFILE;
+	if (!target) {
+		target = calloc(1, sizeof(*target));
+		if (target)
+			target->name = strdup(name);
+		if (!target || !target->name) {
+			free(target);
+			return -ENOMEM;
+		}
+		HASH_ADD_KEYPTR(hh, broker->lifetimes->targets, target->name,
+				strlen(target->name), target);
+	}
+	target->n++;
+	*ret = target;
+	return 0;
 }
 
 static uint64_t lifetime_await(struct lifetime *lifetime)
@@ -344,75 +434,114 @@ static uint64_t lifetime_await(struct lifetime *lifetime)
 			  });
 }
 
-/*
- * Puts a new lifetime into the table and the reaper. Takes ownership of fd and record,
- * also on failure. Under registry.lock.
- */
-static int lifetime_watch(struct broker *broker, enum lifetime_kind kind, const char *key,
-			  int fd, uint32_t record, const struct caller *user,
-			  struct lifetime **ret, struct refusal *refusal)
+static const char *target_of(const char *key)
 {
-	struct lifetime *lifetime = lifetime_new(broker);
-	int r;
+	return strchr(key, ' ') + 1;
+}
 
-	if (!lifetime) {
-		lifetime_close(broker, user->uid, fd, record, NULL);
-		return refuse(refusal, ENOMEM, "no memory in the broker");
-	}
-	lifetime->kind = kind;
-	lifetime->fd = fd;
-	lifetime->uid = user->uid;
-	lifetime->record = record;
-	r = lifetime_charge(lifetime, user, refusal);
+static int lifetime_aim(struct lifetime *lifetime, const char *name,
+			struct refusal *refusal)
+{
+	int r = target_get(lifetime->broker, name, TARGET_USERS, &lifetime->target);
+
+	if (r == -EMFILE)
+		return refuse(refusal, EMFILE,
+			      "until=%s: %d users have memory that ends with %s %s, the "
+			      "most there may be",
+			      words[lifetime->kind], TARGET_USERS,
+			      lifetime->kind == LIFETIME_EXIT ? "process" : "cgroup", name);
+	return r < 0 ? refuse(refusal, -r, "no memory in the broker") : 0;
+}
+
+/*
+ * Puts a new lifetime into the table and the reaper. Takes the descriptor, its record and
+ * its charge, also on failure: r is an error of before. Under registry.lock.
+ */
+static int lifetime_watch(struct lifetime *lifetime, const char *key, int r,
+			  struct refusal *refusal)
+{
+	struct broker *broker = lifetime->broker;
+
+	if (r == 0)
+		r = lifetime_aim(lifetime, target_of(key), refusal);
 	if (r == 0 && (lifetime->key = strdup(key)) && lifetime_save(lifetime) == 0)
 		lifetime->watch = lifetime_await(lifetime);
 	if (r == 0 && !lifetime->watch)
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	if (r < 0) {
 		free(take_ptr(lifetime->key));
-		lifetime_free(lifetime);
+		lifetime_unref(lifetime);
 		return r;
 	}
 	HASH_ADD_KEYPTR(hh, broker->lifetimes->by_key, lifetime->key, strlen(key),
 			lifetime);
 	lifetime->n_refs++; /* the reaper's */
-	*ret = lifetime;
 	return 0;
+}
+
+/* Charges, opens and watches. No lock held. */
+static int lifetime_make(struct broker *broker, const struct lifetime_of *of,
+			 const char *key, bool may_wait, struct lifetime **ret,
+			 struct refusal *refusal)
+{
+	_cleanup_free_ struct lifetime *lifetime = lifetime_new(broker);
+	struct registry *registry = broker->registry;
+	struct lifetime *other = NULL;
+	int unfit = -1, r;
+
+	if (!lifetime)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	lifetime->kind = of->kind;
+	lifetime->uid = of->user->uid;
+	pthread_mutex_lock(&registry->lock);
+	r = lifetime_charge(broker, of, &lifetime->payer, refusal);
+	pthread_mutex_unlock(&registry->lock);
+	if (r < 0)
+		return r;
+	r = lifetime_open(broker, of, process_of_thread(of->thread), may_wait, &unfit,
+			  refusal);
+	lifetime->fd = r >= 0 ? r : unfit;
+	if (r >= 0) {
+		r = kept_add(broker->memory, RECORD_LIFETIME, lifetime->fd,
+			     &lifetime->record);
+		if (r < 0)
+			r = kept_refuse(r, refusal);
+	}
+	pthread_mutex_lock(&registry->lock);
+	if (lifetime->fd < 0) {
+		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
+	} else {
+		/* Another line of the process may have been faster. */
+		other = r == 0 ? lifetime_find(broker, key) : NULL;
+		*ret = other ?: lifetime;
+		if (other)
+			lifetime_unref(take_ptr(lifetime));
+		else
+			r = lifetime_watch(take_ptr(lifetime), key, r, refusal);
+	}
+	pthread_mutex_unlock(&registry->lock);
+	return r;
 }
 
 int lifetime_get(struct broker *broker, const struct lifetime_of *of, bool may_wait,
 		 struct lifetime **ret_lifetime, struct refusal *refusal)
 {
-	const pid_t process = process_of_thread(of->thread);
 	struct registry *registry = broker->registry;
-	struct lifetime *lifetime = NULL;
+	struct lifetime *lifetime;
 	char key[CGROUP_PATH_MAX + 32];
-	uint32_t record;
-	int fd, r = 0;
+	int r = 0;
 
 	if (of->kind == LIFETIME_EXIT)
-		snprintf(key, sizeof(key), "%u %d", of->user->uid, process);
+		snprintf(key, sizeof(key), "%u %d", of->user->uid,
+			 process_of_thread(of->thread));
 	else
 		snprintf(key, sizeof(key), "%u %s", of->user->uid,
 			 of->cgroup ? of->cgroup : "");
 	pthread_mutex_lock(&registry->lock);
 	lifetime = lifetime_find(broker, key);
 	pthread_mutex_unlock(&registry->lock);
-	if (!lifetime) {
-		fd = lifetime_open(broker, of, process, may_wait, refusal);
-		if (fd < 0)
-			return fd;
-		r = kept_add(broker->memory, RECORD_LIFETIME, fd, &record);
-		pthread_mutex_lock(&registry->lock);
-		/* Another line of the process may have been faster. */
-		lifetime = r == 0 ? lifetime_find(broker, key) : NULL;
-		if (r < 0 || lifetime)
-			lifetime_close(broker, of->user->uid, fd, record, NULL);
-		else
-			r = lifetime_watch(broker, of->kind, key, fd, record, of->user,
-					   &lifetime, refusal);
-		pthread_mutex_unlock(&registry->lock);
-	}
+	if (!lifetime)
+		r = lifetime_make(broker, of, key, may_wait, &lifetime, refusal);
 	if (r == 0)
 		*ret_lifetime = lifetime;
 	return r;
@@ -452,6 +581,8 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 	lifetime->key = take_ptr(key.data);
 	/* On failure the process ends: nothing is freed here. */
 	if (!lifetime->payer)
+		return NULL;
+	if (target_get(broker, target_of(lifetime->key), ~0U, &lifetime->target) < 0)
 		return NULL;
 	share_restore(lifetime->payer, SHARE_DESCRIPTORS, 1);
 	lifetime_list(lifetime);

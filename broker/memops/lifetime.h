@@ -29,7 +29,9 @@ enum lifetime_kind {
 };
 
 struct lifetimes {
-	struct lifetime *by_key; /* registry.lock */
+	/* registry.lock */
+	struct lifetime *by_key;
+	struct target *targets; /* by name */
 };
 
 /* Returns: a kind; -EINVAL. */

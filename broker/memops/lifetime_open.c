@@ -13,7 +13,6 @@
 #include "model/registry.h"
 #include "process/broker.h"
 #include "process/processes.h"
-#include "process/user_lanes.h"
 
 static int refuse_process(pid_t thread, int error, struct refusal *refusal)
 {
@@ -53,7 +52,7 @@ static int refuse_cgroup(pid_t thread, const char *path, int error,
 
 /* Returns: a descriptor to watch; -EAGAIN: the search needs may_wait; -errno. */
 static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const char *path,
-		       bool may_wait)
+		       bool may_wait, int *ret_unfit)
 {
 	struct processes *processes = broker->processes;
 	char file[CGROUP_FILE_MAX];
@@ -65,23 +64,22 @@ static int cgroup_open(struct broker *broker, uid_t uid, pid_t thread, const cha
 				  file);
 	if (fd < 0 || cgroup_has(fd, thread, path))
 		return fd;
-	pthread_mutex_lock(&broker->registry->lock);
-	user_lane_close(broker, uid, &(struct lane_close){ .fd = fd });
-	pthread_mutex_unlock(&broker->registry->lock);
+	*ret_unfit = fd;
 	return -ESTALE;
 }
 
 int lifetime_open(struct broker *broker, const struct lifetime_of *of, pid_t process,
-		  bool may_wait, struct refusal *refusal)
+		  bool may_wait, int *ret_unfit, struct refusal *refusal)
 {
 	int fd;
 
+	*ret_unfit = -1;
 	if (of->kind == LIFETIME_EXIT) {
 		fd = of->thread ? pidfd_open(process, 0) : -1;
 		return fd >= 0 ? fd : refuse_process(of->thread, errno, refusal);
 	}
 	fd = of->cgroup ? cgroup_open(broker, of->user->uid, of->thread, of->cgroup,
-				      may_wait)
+				      may_wait, ret_unfit)
 			: -EOPNOTSUPP;
 	return fd >= 0 || fd == -EAGAIN
 		       ? fd

@@ -7,6 +7,7 @@
 /*
  * process: of the thread. No lock held. Returns: a descriptor to watch, owned by the
  * caller; -EAGAIN: the search for a cgroup needs may_wait; -errno with a sentence.
+ * *ret_unfit: with an error, a descriptor to close (process/user_lanes.h); -1: none.
  */
 int lifetime_open(struct broker *broker, const struct lifetime_of *of, pid_t process,
-		  bool may_wait, struct refusal *refusal);
+		  bool may_wait, int *ret_unfit, struct refusal *refusal);

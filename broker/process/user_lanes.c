@@ -12,21 +12,32 @@
 
 _Static_assert(USER_LANES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
 
-/* There are no longer tasks in the lanes for shorter ones to wait for. */
-void user_lane_add(const struct broker *broker, uid_t uid, struct task *task)
+/* There are no longer tasks in the queue for shorter ones to wait for. */
+static void add(const struct broker *broker, struct workqueue *queue, uid_t uid,
+		struct task *task)
 {
 	task->length = TASK_SHORT;
-	workqueue_add(broker->user_lanes,
-		      subordinates_user(broker->registry->subordinates, uid), task);
+	workqueue_add(queue, subordinates_user(broker->registry->subordinates, uid),
+		      task);
+}
+
+void user_lane_add(const struct broker *broker, uid_t uid, struct task *task)
+{
+	add(broker, broker->user_lanes, uid, task);
+}
+
+void user_close_add(const struct broker *broker, uid_t uid, struct task *task)
+{
+	add(broker, broker->closers, uid, task);
 }
 
 struct closing {
 	struct task task;
 	struct broker *broker;
-	struct lane_close what;
+	struct late_fd what;
 };
 
-static void close_now(struct lane_close *what)
+static void close_now(struct late_fd *what)
 {
 	closep(&what->fd);
 	if (what->payer)
@@ -47,10 +58,10 @@ static void closing_run(struct task *task)
 	free(closing);
 }
 
-void user_lane_close(struct broker *broker, uid_t uid, const struct lane_close *what)
+void user_close(struct broker *broker, uid_t uid, const struct late_fd *what)
 {
 	struct closing *closing = malloc(sizeof(*closing));
-	struct lane_close now = *what;
+	struct late_fd now = *what;
 
 	/* Without memory others wait. */
 	if (!closing) {
@@ -60,5 +71,5 @@ void user_lane_close(struct broker *broker, uid_t uid, const struct lane_close *
 	}
 	*closing = (struct closing){ { .run = closing_run }, broker, *what };
 	broker->registry->n_busy++;
-	user_lane_add(broker, uid, &closing->task);
+	user_close_add(broker, uid, &closing->task);
 }

@@ -2,9 +2,11 @@
 /*
  * Threads for what a user may make last at will: searches (process/outside.h), and opens
  * and closes of files that users may have put locks on (fcntl(2)), since a close looks at
- * all locks, of which there may be millions. Anybody may put locks on any process (pidfd),
- * on the events of a cgroup, and on memory of a lease. A user has one thread, so the user's tasks
+ * all locks, of which there may be millions. A user has one thread, so the user's tasks
  * wait for each other. All uids of a range of subordinate uids are one user.
+ *
+ * Anybody may put locks on a process of another (pidfd), or on the events of a cgroup.
+ * Closes of these have threads of their own, and no line of a user waits for such a close.
  */
 #pragma once
 
@@ -16,19 +18,23 @@ struct broker;
 struct owner;
 struct task;
 
-#define USER_LANES 16 /* threads */
+#define USER_LANES   16 /* threads */
+#define USER_CLOSERS 4
 
 /* Runs the task in the user's lane. The caller may hold registry.lock, and no other. */
 void user_lane_add(const struct broker *broker, uid_t uid, struct task *task);
 
-struct lane_close {
+/* The same for the close of a process or of the events of a cgroup. */
+void user_close_add(const struct broker *broker, uid_t uid, struct task *task);
+
+struct late_fd {
 	int fd;
 	struct keep_key kept; /* the keeper's copy (memory/kept.h), without a record */
 	struct owner *payer;  /* of a descriptor, until both are closed; NULL: nobody */
 };
 
 /*
- * Closes the descriptor, and before it the keeper's copy, in the user's lane. Counts as
+ * Closes the descriptor, and before it the keeper's copy, by user_close_add(). Counts as
  * busy. Under registry.lock.
  */
-void user_lane_close(struct broker *broker, uid_t uid, const struct lane_close *what);
+void user_close(struct broker *broker, uid_t uid, const struct late_fd *what);

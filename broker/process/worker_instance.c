@@ -241,10 +241,13 @@ void instances_bury(struct broker *broker)
 		LL_DELETE2(broker->processes->dead_instances, instance, next_dead);
 		registry->n_busy++;
 		instance->burial.run = instance_bury;
-		user_lane_add(broker, owner ? owner->uid : geteuid(), &instance->burial);
+		user_close_add(broker, owner ? owner->uid : geteuid(), &instance->burial);
 	}
 	pthread_mutex_unlock(&registry->lock);
 }
+
+/* Processes that have ended and wait for their close, which anybody may make last. */
+#define UNBURIED_MAX 8
 
 int worker_start(struct worker *worker)
 {
@@ -266,12 +269,15 @@ int worker_start(struct worker *worker)
 	};
 	_cleanup_close_ int output = -1;
 	struct instance *instance;
-	int r;
+	int r, n_unburied;
 
 	if (worker->closed)
 		return -ESHUTDOWN;
 	if (worker->owner && worker->n_barren >= BARREN_MAX)
 		return -EHOSTDOWN;
+	LL_COUNT(worker->instances, instance, n_unburied);
+	if (worker->owner && n_unburied >= UNBURIED_MAX)
+		return -EAGAIN;
 	r = worker_prepare_locked(worker);
 	if (r < 0)
 		return r;

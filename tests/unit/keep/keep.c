@@ -149,6 +149,7 @@ Test(keep, a_keeper_without_room_is_sent_no_more)
 }
 
 static const struct keep_key late = { KEEP_BLOCK, 1, 1 };
+static const struct keep_key other = { KEEP_BLOCK, 2, 1 };
 
 static void *drop_late(void *userdata)
 {
@@ -156,23 +157,30 @@ static void *drop_late(void *userdata)
 	return NULL;
 }
 
+static void *drop_other(void *userdata)
+{
+	keep_drop(userdata, other);
+	return NULL;
+}
+
 /* Some closes take as long as a user likes. */
 Test(keep, a_late_answer_keeps_no_other_question, .timeout = 60)
 {
-	const struct keep_key other = { KEEP_BLOCK, 2, 1 };
 	struct keep_message message;
-	pthread_t thread;
+	pthread_t threads[2];
 	struct keep *keep;
 	int fd, keeper = begin(&keep);
 
-	cr_assert(eq(int, pthread_create(&thread, NULL, drop_late, keep), 0));
+	cr_assert(eq(int, pthread_create(&threads[0], NULL, drop_late, keep), 0));
 	cr_assert(eq(int, keep_receive(keeper, 0, &message, &fd), 0));
 	cr_assert(eq(u32, message.word, KEEP_DROP_LATE));
-	/* The thread takes this answer, for the one below. */
+	cr_assert(eq(int, pthread_create(&threads[1], NULL, drop_other, keep), 0));
+	cr_assert(eq(int, keep_receive(keeper, 0, &message, &fd), 0));
+	cr_assert(eq(u32, message.word, KEEP_DROP));
 	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, other, -1), 0));
-	keep_drop(keep, other);
+	pthread_join(threads[1], NULL);
 	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, late, -1), 0));
-	pthread_join(thread, NULL);
+	pthread_join(threads[0], NULL);
 	keep_free(keep);
 	close(keeper);
 }
