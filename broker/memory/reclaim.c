@@ -378,6 +378,13 @@ static struct queue_place *queue_find(struct queue *queue)
 	return NULL;
 }
 
+static void queue_try(struct queue_place *place)
+{
+	place->in_hand = true;
+	place->missed = false;
+	place->retry(place);
+}
+
 /*
  * Lets the next one try, or ends the round. Memory that has arrived is for the first; but
  * where it arrives during each try, those behind take turns with the first.
@@ -398,10 +405,9 @@ static void queue_go_on(struct queue *queue)
 			queue_begin_round(queue);
 			continue;
 		}
-		place->in_hand = true;
 		if (!place->apart)
 			queue->trying = place;
-		place->retry(place);
+		queue_try(place);
 	}
 }
 
@@ -442,7 +448,8 @@ void queue_tried(struct reclaim *reclaim, struct queue_place *place)
 			queue->least_failed = MIN(queue->least_failed, place->size);
 		queue_go_on(queue);
 	} else if (place->missed) {
-		queue_wake(reclaim, place->place);
+		/* Without a round: two such requests would wake each other for ever. */
+		queue_try(place);
 	}
 }
 
@@ -507,7 +514,9 @@ void reclaim_retry(struct reclaim *reclaim, struct registry *registry,
 			waiters_wake(reclaim, waiters);
 	}
 	DL_FOREACH2(reclaim->waiters[reclaimed.place], waiters, next_at)
-	waiters_wake(reclaim, waiters);
+	{
+		waiters_wake(reclaim, waiters);
+	}
 	queue_wake(reclaim, reclaimed.place);
 	pthread_mutex_unlock(&registry->lock);
 }

@@ -148,6 +148,23 @@ Test(reclaim, nobody_waits_for_a_try_in_the_worker_of_a_user)
 	cr_expect(eq(uint, n_tries[0], 2), "memory came during the try");
 }
 
+/* Else the broker does nothing but that, for as long as both wait. */
+Test(reclaim, tries_in_workers_of_users_do_not_wake_each_other)
+{
+	queue_up(2, QUEUE_PATIENCE_MS);
+	places[0].apart = places[1].apart = true;
+	queue_wake(&reclaim, 0);
+	queue_wake(&reclaim, 0);
+	for (int i = 0; i < 10; i++) {
+		for (int k = 0; k < 2; k++) {
+			if (queue_is_trying(&places[k]))
+				queue_tried(&reclaim, &places[k]);
+		}
+	}
+	cr_expect(eq(uint, n_tries[0], 2));
+	cr_expect(eq(uint, n_tries[1], 2));
+}
+
 /* A worker of a user may say what it likes of the memory of the device. */
 Test(reclaim, a_try_in_the_worker_of_a_user_that_fails_keeps_nobody_from_trying)
 {
