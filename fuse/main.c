@@ -530,7 +530,7 @@ static int start_first(const struct options *options, char **argv)
 	_cleanup_free_ char *mountpoint = NULL;
 	_cleanup_text_ struct text why = TEXT_INIT;
 	struct keeper_places places;
-	int status = -1, error = keeper_places_take(&places);
+	int status = -1, error = options->keep ? keeper_places_take(&places) : 0;
 
 	if (error)
 		return log_complain("the keeper: %s", strerror(-error));

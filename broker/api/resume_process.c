@@ -62,14 +62,12 @@ int resume_process(struct resume *resume, uint32_t index, const void *data)
 	struct broker *broker = resume->broker;
 	_cleanup_close_ int pidfd = kept_take(broker->memory, RECORD_PROCESS, index);
 	const struct process_record *record = data;
-	struct late_fd closing = { 0 };
 	struct orphan *orphan;
 
 	/* An older program left no pidfd. Linux killed the process with its broker. */
 	if (pidfd < 0 || process_has_ended(pidfd)) {
-		closing.fd = take_fd(&pidfd);
-		closing.kept = kept_unrecord(broker->memory, RECORD_PROCESS, index);
-		user_close(broker, record->owner, &closing);
+		user_close(broker, record->owner, take_fd(&pidfd),
+			   kept_unrecord(broker->memory, RECORD_PROCESS, index));
 		return 0;
 	}
 	orphan = orphan_new(broker, index, record, pidfd);

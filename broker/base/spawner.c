@@ -131,8 +131,9 @@ static bool order_take(struct order **ret_order, struct taken *ret_taken)
 }
 
 /*
- * What the child does before exec. All else in its table is close-on-exec. /dev/null
- * takes no number that another takes from it, which would be a close(2).
+ * Lists the dup2(2) calls of the child before exec. All else in its table is
+ * close-on-exec. A number gets /dev/null only if no descriptor of the order has it: a
+ * second dup2(2) to a number is a close(2).
  */
 static int actions_fill(posix_spawn_file_actions_t *actions, const struct order *order,
 			const struct taken *taken)

@@ -33,7 +33,7 @@ void turns_add(struct turns *turns, uint64_t whose, struct turn *turn);
 /* The turn waits. */
 void turns_remove(struct turns *turns, struct turn *turn);
 
-/* The user stands behind all others; does nothing for one of whom nothing waits. */
+/* Puts the user behind all others, if any turn of the user waits. */
 void turns_put_last(struct turns *turns, uint64_t whose);
 
 /*

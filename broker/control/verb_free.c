@@ -6,7 +6,7 @@
 #include "control/command.h"
 #include "control/line.h"
 #include "control/verbs.h"
-#include "memops/lifetime.h"
+#include "memops/free_from.h"
 #include "memops/release.h"
 #include "model/access.h"
 #include "model/allocation.h"

@@ -3,15 +3,17 @@
 
 #include <stdlib.h>
 
+#include <utlist.h>
+
 #include "base/def.h"
 #include "keep/keeper.h"
 
 static struct entry *take_first(struct closer *closer)
 {
-	struct entry *entry = closer->first;
+	struct entry *entry = closer->entries;
 
 	if (entry)
-		closer->first = entry->next;
+		DL_DELETE(closer->entries, entry);
 	closer->closing = entry;
 	return entry;
 }
@@ -64,13 +66,8 @@ void closer_end(struct closer *closer)
 
 void closer_add(struct closer *closer, struct entry *entry)
 {
-	entry->next = NULL;
 	pthread_mutex_lock(&closer->lock);
-	if (closer->first)
-		closer->last->next = entry;
-	else
-		closer->first = entry;
-	closer->last = entry;
+	DL_APPEND(closer->entries, entry);
 	closer->n_open++;
 	pthread_cond_signal(&closer->wake);
 	pthread_mutex_unlock(&closer->lock);
@@ -93,7 +90,7 @@ void closer_forget(struct closer *closer, int socket)
 	pthread_mutex_lock(&closer->lock);
 	if (closer->closing && closer->closing->asker == socket)
 		closer->closing->asker = -1;
-	for (entry = closer->first; entry; entry = entry->next) {
+	DL_FOREACH (closer->entries, entry) {
 		if (entry->asker == socket)
 			entry->asker = -1;
 	}

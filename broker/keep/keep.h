@@ -41,14 +41,17 @@ struct keep_key {
 
 struct left;
 
-/* Low descriptors, by which a process that starts gets its program and its socket. */
+/*
+ * Two low descriptors. A process that the keeper starts finds its program and its socket
+ * there.
+ */
 struct keeper_places {
 	int program, socket;
 };
 
 /*
- * Takes the places. Before any descriptor of a user: a process that starts has copies of
- * the lower ones. Returns: 0; -errno.
+ * Takes the places. Before the keeper has descriptors of users: a process that starts has
+ * copies of all lower descriptors. Returns: 0; -errno.
  */
 int keeper_places_take(struct keeper_places *ret_places);
 

@@ -21,7 +21,7 @@ struct entry {
 	struct keep_key key;
 	int fd;		    /* -1: none, only to answer */
 	int asker;	    /* a broker's socket, answered after the close; -1: none */
-	struct entry *next; /* in a closer */
+	struct entry *prev, *next; /* in a closer */
 	UT_hash_handle hh;
 };
 
@@ -91,6 +91,11 @@ void keeper_note(const struct keeper *keeper, const char *format, ...) _printf_(
  */
 void keeper_spare_close(struct keeper *keeper);
 void keeper_spare_open(struct keeper *keeper);
+
+/* ---- processes (child.c) ---- */
+
+/* Sets the environment of brokers. Returns: 0; -ENOMEM. */
+int keeper_environment_set(const struct keeper *keeper);
 
 /* Starts a broker, which waits for child_give(). Returns: 0; -errno. */
 int child_start(const struct keeper *keeper, int program, struct child *ret_child);

@@ -78,7 +78,7 @@ void lease_process_put(struct lease_process *process, struct owner *payer)
 {
 	bool is_last = process && --process->n_refs == 0;
 
-	/* One that has ended gets no more leases, only its exit is awaited. */
+	/* A process whose exit is awaited gets no more leases. */
 	if (process && (is_last || process->awaited) && !process->payer)
 		process->payer = payer;
 	else if (payer)

@@ -18,11 +18,11 @@
 #include "base/workqueue.h"
 #include "memops/lease.h"
 #include "memops/lifetime_open.h"
+#include "memops/lifetime_target.h"
 #include "memops/release.h"
 #include "memory/kept.h"
 #include "model/access.h"
 #include "model/allocation.h"
-#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
@@ -45,26 +45,13 @@ struct lifetime {
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
-	struct target *target; /* the PID or CGROUP; NULL: none */
+	struct lifetime_target *target; /* the PID or CGROUP */
 	int fd;		     /* pidfd, or cgroup.events; -1: none */
-	uid_t uid;	     /* whose */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
 	struct owner *payer; /* charged for the descriptor */
 	uint32_t record;     /* the next broker goes on; 0: not */
 	UT_hash_handle hh;
 };
-
-/*
- * A process or cgroup, of some users. Each user has a descriptor of it, and to close one
- * may last: so do the end of the broker, and the start of the next one, with many.
- */
-struct target {
-	char *name;
-	unsigned int n; /* lifetimes */
-	UT_hash_handle hh;
-};
-
-#define TARGET_USERS 8
 
 static const char *const words[] = {
 	[LIFETIME_CLOSE] = "close",
@@ -145,15 +132,6 @@ static bool lifetime_goes_on(struct lifetime *lifetime)
 	return lifetime->n_refs > 0;
 }
 
-static void target_put(struct broker *broker, struct target *target)
-{
-	if (!target || --target->n)
-		return;
-	HASH_DEL(broker->lifetimes->targets, target);
-	free(target->name);
-	free(target);
-}
-
 static void lifetime_close(struct task *task)
 {
 	struct lifetime *lifetime = container_of(task, struct lifetime, end);
@@ -175,9 +153,8 @@ static void lifetime_close(struct task *task)
 	kept_end(broker->memory, kept);
 	closep(&lifetime->fd);
 	pthread_mutex_lock(&registry->lock);
-	if (lifetime->payer)
-		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
-	target_put(broker, lifetime->target);
+	share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
+	lifetime_target_put(broker->lifetimes, lifetime->target);
 	registry_less_busy(registry);
 	pthread_mutex_unlock(&registry->lock);
 	free(lifetime);
@@ -191,7 +168,7 @@ static void lifetime_close_later(struct lifetime *lifetime)
 	lifetime->ending = true;
 	lifetime->end.run = lifetime_close;
 	lifetime->broker->registry->n_busy++;
-	user_close_add(lifetime->broker, lifetime->uid, &lifetime->end);
+	user_close_add(lifetime->broker, lifetime->payer->uid, &lifetime->end);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)
@@ -395,31 +372,6 @@ static int lifetime_charge(const struct broker *broker, const struct lifetime_of
 			       payer ? text_string(&why) : "no memory in the broker");
 }
 
-/* Returns: 0; -EMFILE, -ENOMEM. */
-static int target_get(struct broker *broker, const char *name, unsigned int most,
-		      struct target **ret)
-{
-	struct target *target;
-
-	HASH_FIND_STR(broker->lifetimes->targets, name, target);
-	if (target && target->n >= most)
-		return -EMFILE;
-	if (!target) {
-		target = calloc(1, sizeof(*target));
-		if (target)
-			target->name = strdup(name);
-		if (!target || !target->name) {
-			free(target);
-			return -ENOMEM;
-		}
-		HASH_ADD_KEYPTR(hh, broker->lifetimes->targets, target->name,
-				strlen(target->name), target);
-	}
-	target->n++;
-	*ret = target;
-	return 0;
-}
-
 static uint64_t lifetime_await(struct lifetime *lifetime)
 {
 	bool is_process = lifetime->kind == LIFETIME_EXIT;
@@ -439,20 +391,6 @@ static const char *target_of(const char *key)
 	return strchr(key, ' ') + 1;
 }
 
-static int lifetime_aim(struct lifetime *lifetime, const char *name,
-			struct refusal *refusal)
-{
-	int r = target_get(lifetime->broker, name, TARGET_USERS, &lifetime->target);
-
-	if (r == -EMFILE)
-		return refuse(refusal, EMFILE,
-			      "until=%s: %d users have memory that ends with %s %s, the "
-			      "most there may be",
-			      words[lifetime->kind], TARGET_USERS,
-			      lifetime->kind == LIFETIME_EXIT ? "process" : "cgroup", name);
-	return r < 0 ? refuse(refusal, -r, "no memory in the broker") : 0;
-}
-
 /*
  * Puts a new lifetime into the table and the reaper. Takes the descriptor, its record and
  * its charge, also on failure: r is an error of before. Under registry.lock.
@@ -463,7 +401,8 @@ static int lifetime_watch(struct lifetime *lifetime, const char *key, int r,
 	struct broker *broker = lifetime->broker;
 
 	if (r == 0)
-		r = lifetime_aim(lifetime, target_of(key), refusal);
+		r = lifetime_target_get(broker->lifetimes, target_of(key),
+					&lifetime->target, refusal);
 	if (r == 0 && (lifetime->key = strdup(key)) && lifetime_save(lifetime) == 0)
 		lifetime->watch = lifetime_await(lifetime);
 	if (r == 0 && !lifetime->watch)
@@ -492,7 +431,6 @@ static int lifetime_make(struct broker *broker, const struct lifetime_of *of,
 	if (!lifetime)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	lifetime->kind = of->kind;
-	lifetime->uid = of->user->uid;
 	pthread_mutex_lock(&registry->lock);
 	r = lifetime_charge(broker, of, &lifetime->payer, refusal);
 	pthread_mutex_unlock(&registry->lock);
@@ -509,7 +447,7 @@ static int lifetime_make(struct broker *broker, const struct lifetime_of *of,
 	}
 	pthread_mutex_lock(&registry->lock);
 	if (lifetime->fd < 0) {
-		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
+		share_undo(lifetime->payer, SHARE_DESCRIPTORS, 1);
 	} else {
 		/* Another line of the process may have been faster. */
 		other = r == 0 ? lifetime_find(broker, key) : NULL;
@@ -575,14 +513,13 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 	}
 	lifetime->kind = (enum lifetime_kind)record->kind;
 	lifetime->fd = fd;
-	lifetime->uid = record->uid;
 	lifetime->record = index;
 	lifetime->payer = owner_make(broker->registry, record->uid);
 	lifetime->key = take_ptr(key.data);
 	/* On failure the process ends: nothing is freed here. */
-	if (!lifetime->payer)
-		return NULL;
-	if (target_get(broker, target_of(lifetime->key), ~0U, &lifetime->target) < 0)
+	if (!lifetime->payer ||
+	    lifetime_target_restore(broker->lifetimes, target_of(lifetime->key),
+				    &lifetime->target) < 0)
 		return NULL;
 	share_restore(lifetime->payer, SHARE_DESCRIPTORS, 1);
 	lifetime_list(lifetime);
@@ -597,83 +534,4 @@ int lifetime_begin(struct lifetime *lifetime)
 	lifetime->n_refs++; /* the reaper's */
 	lifetime_unref(lifetime);
 	return 0;
-}
-
-/* ---- all of a cgroup ---- */
-
-/* As for a free by name: the allocation, and its place in the folder. */
-static bool may_free(const struct caller *caller, const struct allocation *allocation)
-{
-	struct refusal refusal;
-
-	return caller_may(caller, allocation, ACCESS_OWN) &&
-	       folder_check(allocation->entry.folder, caller, FOLDER_WRITE, &refusal) ==
-		       0;
-}
-
-/* Allocations and origins that are looked at before others get the lock. */
-#define PIECE 256
-
-struct cgroup_free {
-	struct broker *broker;
-	const struct caller *caller;
-	const char *cgroup;
-	uint64_t last_id;     /* of the allocations that were there at the beginning */
-	unsigned int n_looks; /* since others could have the lock */
-	uint64_t n_freed, bytes;
-};
-
-/* Counts a look, after which others may get the lock. */
-static void cgroup_free_look(struct cgroup_free *all)
-{
-	if (++all->n_looks < PIECE)
-		return;
-	all->n_looks = 0;
-	registry_let_others(all->broker->registry);
-}
-
-/* Returns: the next origin of the owner; NULL: that was the last. */
-static struct origin *cgroup_free_origin(struct cgroup_free *all, struct origin *origin)
-{
-	bool is_within = cgroup_is_within(origin->cgroup, all->cgroup);
-	struct allocation *allocation;
-	struct origin_walk walk;
-
-	origin_walk_begin(&walk, origin);
-	while (is_within && (allocation = origin_walk_next(&walk))) {
-		/* Behind a new one there may be an older one of another owner's. */
-		if (allocation->id <= all->last_id &&
-		    allocation->state != ALLOCATION_MAKING &&
-		    may_free(all->caller, allocation)) {
-			all->n_freed++;
-			all->bytes += allocation->size;
-			allocation_release_by(all->broker, allocation, all->caller);
-			pthread_mutex_lock(&all->broker->registry->lock);
-		}
-		cgroup_free_look(all);
-	}
-	cgroup_free_look(all);
-	return origin_walk_end(&walk);
-}
-
-uint64_t allocations_free_from(struct broker *broker, const struct caller *caller,
-			       const char *cgroup, uint64_t *ret_bytes)
-{
-	struct registry *registry = broker->registry;
-	bool of_all = caller->uid == 0;
-	struct cgroup_free all = { broker, caller, cgroup };
-	struct origin *origin;
-	struct owner *owner;
-
-	pthread_mutex_lock(&registry->lock);
-	all.last_id = registry->next_id[ID_ALLOCATION];
-	owner = of_all ? registry->owners_by_uid : owner_find(registry, caller->uid);
-	for (; owner; owner = of_all ? owner->hh.next : NULL) {
-		/* The walk keeps the owner, until the lock is held for the next one. */
-		for (origin = owner->origins; origin;)
-			origin = cgroup_free_origin(&all, origin);
-	}
-	pthread_mutex_unlock(&registry->lock);
-	*ret_bytes = all.bytes;
-	return all.n_freed;
 }

@@ -31,7 +31,7 @@ enum lifetime_kind {
 struct lifetimes {
 	/* registry.lock */
 	struct lifetime *by_key;
-	struct target *targets; /* by name */
+	struct lifetime_target *targets; /* lifetime_target.h */
 };
 
 /* Returns: a kind; -EINVAL. */
@@ -93,10 +93,3 @@ bool lifetime_is_over(const struct allocation *allocation);
 
 /* Frees the allocations, and drops the caller's reference. No lock held. */
 void lifetime_end(struct lifetime *lifetime);
-
-/*
- * Frees all allocations that were made from the cgroup or below it: the caller's own, all
- * for root. Returns: how many; *ret_bytes is their size. No lock held.
- */
-uint64_t allocations_free_from(struct broker *broker, const struct caller *caller,
-			       const char *cgroup, uint64_t *ret_bytes);

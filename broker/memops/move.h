@@ -31,18 +31,17 @@ bool allocation_shares_block(const struct allocation *allocation);
 int refuse_shared(struct refusal *refusal, const struct allocation *allocation);
 
 /*
- * The charge for a block of its own, with its descriptor, of an allocation that shares
- * one. Paid by the owner when others get the right to use the allocation, so that no use
- * of theirs costs the owner anything; else when a move begins. The move hands the charge
- * to the new block. Records have the charge as RECORD_DESCRIPTOR. All under
- * registry.lock.
+ * An allocation in a shared block may need a block of its own, with a descriptor. The
+ * owner is charged for both when others get the right to use the allocation, so uses of
+ * others cost the owner nothing; else when a move begins. The move hands the charge to
+ * the new block. Records have the charge as RECORD_DESCRIPTOR. All under registry.lock.
  */
 
 /* Charges the owner, once. Returns: 0; -EDQUOT, -EMFILE with a refusal. */
 int move_charge(struct broker *broker, struct allocation *allocation,
 		struct refusal *refusal);
 
-/* Ends the charge if no move is to come: it was freed, or only its owner has a right. */
+/* Ends the charge if the allocation was freed, or if only its owner has a right. */
 void move_charge_settle(struct broker *broker, struct allocation *allocation);
 
 /* Charges again for what the last broker had charged for. */

@@ -52,14 +52,12 @@ struct orphan *orphan_new(struct broker *broker, uint32_t index,
 struct work *orphan_free(struct orphan *orphan)
 {
 	struct processes *processes = orphan->broker->processes;
-	struct late_fd closing = { .fd = orphan->pidfd };
 
 	DL_DELETE(processes->orphans, orphan);
 	for (uint32_t place = 0; place < N_PLACES; place++)
 		reclaim_end(orphan->broker->reclaim, place_at(place));
-	closing.kept = kept_unrecord(orphan->broker->memory, RECORD_PROCESS,
-				     orphan->record);
-	user_close(orphan->broker, orphan->uid, &closing);
+	user_close(orphan->broker, orphan->uid, orphan->pidfd,
+		   kept_unrecord(orphan->broker->memory, RECORD_PROCESS, orphan->record));
 	free(orphan);
 	return take_ptr(processes->parked_for_orphans);
 }

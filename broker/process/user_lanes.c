@@ -7,7 +7,6 @@
 #include "base/workqueue.h"
 #include "memory/kept.h"
 #include "model/registry.h"
-#include "model/shares.h"
 #include "process/broker.h"
 
 _Static_assert(USER_LANES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
@@ -34,42 +33,34 @@ void user_close_add(const struct broker *broker, uid_t uid, struct task *task)
 struct closing {
 	struct task task;
 	struct broker *broker;
-	struct late_fd what;
+	int fd;
+	struct keep_key kept;
 };
-
-static void close_now(struct late_fd *what)
-{
-	closep(&what->fd);
-	if (what->payer)
-		share_give(what->payer, SHARE_DESCRIPTORS, 1);
-}
 
 static void closing_run(struct task *task)
 {
 	struct closing *closing = container_of(task, struct closing, task);
 	struct registry *registry = closing->broker->registry;
 
-	kept_end(closing->broker->memory, closing->what.kept);
-	closep(&closing->what.fd);
+	kept_end(closing->broker->memory, closing->kept);
+	closep(&closing->fd);
 	pthread_mutex_lock(&registry->lock);
-	close_now(&closing->what);
 	registry_less_busy(registry);
 	pthread_mutex_unlock(&registry->lock);
 	free(closing);
 }
 
-void user_close(struct broker *broker, uid_t uid, const struct late_fd *what)
+void user_close(struct broker *broker, uid_t uid, int fd, struct keep_key kept)
 {
 	struct closing *closing = malloc(sizeof(*closing));
-	struct late_fd now = *what;
 
 	/* Without memory others wait. */
 	if (!closing) {
-		kept_forget(broker->memory, now.kept);
-		close_now(&now);
+		kept_forget(broker->memory, kept);
+		closep(&fd);
 		return;
 	}
-	*closing = (struct closing){ { .run = closing_run }, broker, *what };
+	*closing = (struct closing){ { .run = closing_run }, broker, fd, kept };
 	broker->registry->n_busy++;
 	user_close_add(broker, uid, &closing->task);
 }

@@ -15,7 +15,6 @@
 #include "keep/keep.h"
 
 struct broker;
-struct owner;
 struct task;
 
 #define USER_LANES   16 /* threads */
@@ -27,14 +26,8 @@ void user_lane_add(const struct broker *broker, uid_t uid, struct task *task);
 /* The same for the close of a process or of the events of a cgroup. */
 void user_close_add(const struct broker *broker, uid_t uid, struct task *task);
 
-struct late_fd {
-	int fd;
-	struct keep_key kept; /* the keeper's copy (memory/kept.h), without a record */
-	struct owner *payer;  /* of a descriptor, until both are closed; NULL: nobody */
-};
-
 /*
- * Closes the descriptor, and before it the keeper's copy, by user_close_add(). Counts as
- * busy. Under registry.lock.
+ * Closes the descriptor, and before it the keeper's copy (kept_end()), by user_close_add().
+ * Counts as busy. Under registry.lock.
  */
-void user_close(struct broker *broker, uid_t uid, const struct late_fd *what);
+void user_close(struct broker *broker, uid_t uid, int fd, struct keep_key kept);

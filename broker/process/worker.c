@@ -65,6 +65,9 @@ const char *worker_lacks_means(int r)
 		return "no worker can be started: the broker has no descriptors left";
 	case -ENFILE:
 		return "no worker can be started: the machine has no descriptors left";
+	case -EBUSY:
+		return "no worker can be started: earlier ones have ended, and somebody "
+		       "keeps the broker from closing them";
 	case -ENOMEM:
 		return "no memory in the broker";
 	default:

@@ -277,7 +277,7 @@ int worker_start(struct worker *worker)
 		return -EHOSTDOWN;
 	LL_COUNT(worker->instances, instance, n_unburied);
 	if (worker->owner && n_unburied >= UNBURIED_MAX)
-		return -EAGAIN;
+		return -EBUSY;
 	r = worker_prepare_locked(worker);
 	if (r < 0)
 		return r;

@@ -2,15 +2,19 @@
 #include "unit/broker_help.h"
 #include "api/upload.h"
 #include "base/handle_table.h"
+#include "base/workqueue.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/device.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
+#include "process/user_lanes.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dirent.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -326,4 +330,58 @@ long data_read(struct broker *broker, struct token token, uint64_t offset, void 
 		return error;
 	memcpy(bytes, answer.bytes, MIN(answer.length, sizeof(answer.bytes)));
 	return (long)answer.length;
+}
+
+static struct task held[USER_CLOSERS];
+static sem_t lets_go;
+
+static void wait_held(struct task *task)
+{
+	(void)task;
+	while (sem_wait(&lets_go) < 0)
+		;
+}
+
+void closers_hold(struct broker *broker)
+{
+	sem_init(&lets_go, 0, 0);
+	/* A user has one of the threads. */
+	for (uid_t i = 0; i < USER_CLOSERS; i++) {
+		held[i].run = wait_held;
+		user_close_add(broker, 3000 + i, &held[i]);
+	}
+	for (int n_held = 0; n_held < USER_CLOSERS; usleep(1000)) {
+		pthread_mutex_lock(&broker->closers->lock);
+		n_held = 0;
+		for (size_t i = 0; i < ARRAY_SIZE(broker->closers->running); i++)
+			n_held += broker->closers->running[i] != NULL;
+		pthread_mutex_unlock(&broker->closers->lock);
+	}
+}
+
+void closers_let_go(void)
+{
+	for (int i = 0; i < USER_CLOSERS; i++)
+		sem_post(&lets_go);
+}
+
+unsigned int n_own_pidfds(void)
+{
+	struct dirent *entry;
+	DIR *folder = opendir("/proc/self/fdinfo");
+	unsigned int n = 0;
+	char line[64], path[300];
+	FILE *file;
+	int pid;
+
+	while ((entry = readdir(folder))) {
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", entry->d_name);
+		file = fopen(path, "re");
+		while (file && fgets(line, sizeof(line), file))
+			n += sscanf(line, "Pid: %d", &pid) == 1 && pid == getpid();
+		if (file)
+			fclose(file);
+	}
+	closedir(folder);
+	return n;
 }

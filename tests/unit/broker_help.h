@@ -75,5 +75,15 @@ uint64_t driver_free(struct broker *broker);
 /* Waits until nothing is under way any more. */
 void broker_settle(struct broker *broker);
 
+/*
+ * Holds up all closes of processes (user_close_add()), as locks on a pidfd may. No case
+ * waits for the broker meanwhile.
+ */
+void closers_hold(struct broker *broker);
+void closers_let_go(void);
+
+/* How many pidfds of this process are open in it. */
+unsigned int n_own_pidfds(void);
+
 /* Waits until the mover runs, then stops, continues or kills it. */
 void mover_signal(struct broker *broker, int signal);

@@ -3,7 +3,7 @@
  * A user may have many allocations that a line of `free cgroup=` looks at. The linker
  * puts these functions in front of the lock's, and of those that each look calls.
  */
-#include "memops/lifetime.h"
+#include "memops/free_from.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -3,10 +3,12 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/refusal.h"
+#include "memops/lifetime_target.h"
 #include "memops/release.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -47,8 +49,8 @@ static void stop(void)
 
 TestSuite(lifetime, .init = start, .fini = stop, .timeout = 60);
 
-/* The lifetime of this process, for a line of the user. */
-static struct lifetime *lifetime_of_this_process(uid_t uid)
+/* The lifetime of this process, for a line of the user. Returns: the error. */
+static int lifetime_try(uid_t uid, struct lifetime **ret)
 {
 	const struct caller user = { .uid = uid, .gid = uid, .pid = getpid() };
 	const struct lifetime_of of = {
@@ -56,10 +58,16 @@ static struct lifetime *lifetime_of_this_process(uid_t uid)
 		.user = &user,
 		.thread = gettid(),
 	};
-	struct lifetime *lifetime = NULL;
 	struct refusal refusal;
 
-	cr_assert(eq(int, lifetime_get(broker, &of, false, &lifetime, &refusal), 0));
+	return lifetime_get(broker, &of, false, ret, &refusal);
+}
+
+static struct lifetime *lifetime_of_this_process(uid_t uid)
+{
+	struct lifetime *lifetime = NULL;
+
+	cr_assert(eq(int, lifetime_try(uid, &lifetime), 0));
 	return lifetime;
 }
 
@@ -70,18 +78,23 @@ static void drop(struct lifetime *lifetime)
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
-static uint64_t n_descriptors_of(uid_t uid)
+static uint64_t n_charged(uid_t uid)
 {
 	const struct owner *owner;
 	uint64_t n;
 
-	/* The work queue closes what was dropped. */
-	broker_settle(broker);
 	pthread_mutex_lock(&broker->registry->lock);
 	owner = owner_find(broker->registry, uid);
 	n = owner ? owner->shares.held[SHARE_DESCRIPTORS] : 0;
 	pthread_mutex_unlock(&broker->registry->lock);
 	return n;
+}
+
+/* Once what was dropped has been closed. */
+static uint64_t n_descriptors_of(uid_t uid)
+{
+	broker_settle(broker);
+	return n_charged(uid);
 }
 
 Test(lifetime, lines_of_a_user_share_one)
@@ -107,6 +120,55 @@ Test(lifetime, each_user_pays_for_their_own)
 	cr_expect(eq(u64, n_descriptors_of(2001), 0));
 	drop(second);
 	cr_expect(eq(u64, n_descriptors_of(2002), 0));
+}
+
+/* Else a user takes all descriptors of the broker, by locks on a process of the user's. */
+Test(lifetime, closes_that_last_are_one_for_a_process)
+{
+	closers_hold(broker);
+	for (int i = 0; i < 100; i++)
+		drop(lifetime_of_this_process(2001));
+	cr_expect(eq(uint, n_own_pidfds(), 1));
+	cr_expect(eq(u64, n_charged(2001), 1));
+	closers_let_go();
+	cr_expect(eq(u64, n_descriptors_of(2001), 0));
+	cr_expect(eq(uint, n_own_pidfds(), 0));
+}
+
+Test(lifetime, a_line_beyond_the_share_opens_nothing)
+{
+	struct owner *owner;
+	uint64_t n = 0;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_make(broker->registry, 2001);
+	while (share_take(owner, SHARE_DESCRIPTORS, 1) == 0)
+		n++;
+	pthread_mutex_unlock(&broker->registry->lock);
+	closers_hold(broker);
+	for (int i = 0; i < 100; i++)
+		cr_assert(eq(int, lifetime_try(2001, NULL), -EMFILE));
+	cr_expect(eq(uint, n_own_pidfds(), 0));
+	closers_let_go();
+	pthread_mutex_lock(&broker->registry->lock);
+	share_give(owner, SHARE_DESCRIPTORS, n);
+	pthread_mutex_unlock(&broker->registry->lock);
+	cr_expect(eq(u64, n_descriptors_of(2001), 0));
+}
+
+/* Else the end of the broker takes as long as the uids of a range are many. */
+Test(lifetime, few_users_share_a_process)
+{
+	struct lifetime *lifetimes[LIFETIME_TARGET_USERS], *more = NULL;
+
+	for (uid_t i = 0; i < LIFETIME_TARGET_USERS; i++)
+		lifetimes[i] = lifetime_of_this_process(2001 + i);
+	cr_expect(eq(int, lifetime_try(1999, &more), -EMFILE));
+	for (uid_t i = 0; i < LIFETIME_TARGET_USERS; i++)
+		drop(lifetimes[i]);
+	cr_expect(eq(u64, n_descriptors_of(2001), 0));
+	drop(lifetime_of_this_process(1999));
+	cr_expect(eq(u64, n_descriptors_of(1999), 0));
 }
 
 static uint64_t n_allocations(void)

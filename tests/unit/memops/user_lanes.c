@@ -7,8 +7,10 @@
 #include "api/attribute.h"
 #include "memops/lease_file.h"
 #include "model/allocation.h"
+#include "model/owner.h"
 #include "model/registry.h"
 #include "process/processes.h"
+#include "process/worker.h"
 #include "unit/broker_help.h"
 
 #include <criterion/criterion.h>
@@ -176,4 +178,65 @@ Test(user_lanes, freed_memory_is_looked_at_there, .init = start, .fini = stop)
 		usleep(1000);
 	expect_asked();
 	close(fd);
+}
+
+/* Kills the worker of nobody_special, and waits for its end. */
+static void kill_worker(void)
+{
+	const struct owner *owner;
+	struct worker *worker;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_find(broker->registry, nobody_special.uid);
+	worker = owner->worker;
+	pthread_mutex_unlock(&broker->registry->lock);
+	kill(worker_pid(worker), SIGKILL);
+	while (worker_epoch(worker))
+		usleep(1000);
+}
+
+/* Else a user takes descriptors and threads of the broker, four for each. */
+Test(user_lanes, few_workers_have_ended_and_are_not_closed, .init = start, .fini = stop)
+{
+	int n_ended = 0;
+
+	closers_hold(broker);
+	while (n_ended < 100 && command_say(broker, "alloc", "w 4K kind=async") == 0) {
+		kill_worker();
+		cr_assert(eq(int, command_say(broker, "free", "w"), 0));
+		n_ended++;
+	}
+	cr_expect(le(int, n_ended, 10));
+	cr_expect(eq(int, command_say(broker, "alloc", "w 4K kind=async"), -EBUSY));
+	closers_let_go();
+	while (command_say(broker, "alloc", "w 4K kind=async") != 0)
+		usleep(1000);
+	cr_assert(eq(int, command_say(broker, "free", "w"), 0));
+}
+
+/*
+ * Anybody may put locks on a process. So a process that opens leases again and again has
+ * one descriptor to be closed, and no line of its user waits for the close.
+ */
+Test(user_lanes, closes_of_processes_keep_no_line, .init = start, .fini = stop)
+{
+	const struct token x = allocation_named(broker, "x");
+	const struct lease_name name = { 1, 1 };
+	struct caller program = nobody_special;
+	struct lease *lease;
+
+	program.pid = getpid();
+	closers_hold(broker);
+	for (int i = 0; i < 100; i++) {
+		cr_assert(eq(int,
+			     broker_lease_open(broker, x, &program, true, name, ignore,
+					       NULL, &lease),
+			     0));
+		broker_lease_close(lease);
+	}
+	cr_expect(eq(uint, n_own_pidfds(), 1));
+	cr_expect(eq(int, seal(x), 0));
+	closers_let_go();
+	broker_settle(broker);
+	cr_expect(eq(uint, n_own_pidfds(), 0));
 }
