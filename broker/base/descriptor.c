@@ -60,8 +60,8 @@ static uint64_t descriptors_kept(void)
 
 /*
  * A new descriptor has the lowest free number, so the number shows how many are left. A
- * socket has an inode of its own: an eventfd shares one with all others of the machine, and
- * a close looks at all locks (fcntl(2)) that users have put on the inode.
+ * socket has an inode of its own: an eventfd shares one with all others of the machine,
+ * and a close looks at all locks (fcntl(2)) that users have put on the inode.
  */
 bool descriptor_is_left(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread of the keeper that closes descriptors. A close looks at all locks (fcntl(2)) on
- * the file. Users may put millions of locks on some files, so such a close takes as long
- * as a user likes. The keeper hears the broker meanwhile.
+ * A thread of the keeper that closes descriptors. A close looks at all locks (fcntl(2))
+ * on the file. Users may put millions of locks on some files, so such a close takes as
+ * long as a user likes. The keeper hears the broker meanwhile.
  */
 #pragma once
 
@@ -14,10 +14,10 @@ struct entry;
 struct closer {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct entry *entries;	    /* to close; lock */
-	struct entry *closing;	    /* lock */
-	unsigned int n_open;	    /* entries not closed yet; lock */
-	bool ends;		    /* lock */
+	struct entry *entries; /* to close; lock */
+	struct entry *closing; /* lock */
+	unsigned int n_open;   /* entries not closed yet; lock */
+	bool ends;	       /* lock */
 	bool started;
 	pthread_t thread;
 };

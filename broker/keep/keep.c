@@ -44,7 +44,7 @@ struct keep {
 	struct question *questions; /* without an answer, the oldest first; lock */
 	bool receiving;		    /* a thread does, for all questions; lock */
 	int lost;		    /* -errno: no answer comes any more; lock */
-	struct kept *left;    /* by the last broker, by key; fd -1: taken */
+	struct kept *left;	    /* by the last broker, by key; fd -1: taken */
 	size_t n_left;
 	pthread_mutex_t forget_lock; /* taken last */
 	struct keep_key *forgotten;  /* the keeper is still to hear of */
@@ -414,7 +414,8 @@ static bool is_full(struct keep *keep)
 	return full;
 }
 
-/* A drop of nothing asks. The keeper closes others before it answers, where these are many. */
+/* A drop of nothing asks. The keeper closes others before it answers, where these are
+ * many. */
 int keep_make_room(struct keep *keep)
 {
 	struct keep_key key;
@@ -440,9 +441,8 @@ void keep_drop_rest(struct keep *keep)
 
 int keep_take_over(struct keep *keep)
 {
-	return keep_goes_on(keep)
-		       ? ask(keep, KEEP_ASK, (struct keep_key){ 0 }, KEEP_GO)
-		       : 0;
+	return keep_goes_on(keep) ? ask(keep, KEEP_ASK, (struct keep_key){ 0 }, KEEP_GO)
+				  : 0;
 }
 
 void keep_pause(struct keep *keep)

@@ -34,7 +34,7 @@
 #define WAIT_MAX_MS	60000
 #define TICK_MS		1000
 #define START_MOST_MS	120000 /* that a start may take without a word */
-#define CLOSES_BEHIND	8 /* that a broker does not wait for */
+#define CLOSES_BEHIND	8      /* that a broker does not wait for */
 
 /* ---- descriptors ---- */
 
@@ -276,8 +276,8 @@ static void take_signals(struct keeper *keeper)
 }
 
 /*
- * Counts seconds in which the keeper ran, so sleep of the machine is no hang. A beat waits
- * behind other messages for less than a second.
+ * Counts seconds in which the keeper ran, so sleep of the machine is no hang. A beat
+ * waits behind other messages for less than a second.
  */
 static void tick(struct keeper *keeper, int64_t *last_ms)
 {

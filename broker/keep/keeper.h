@@ -19,8 +19,8 @@
 /* A descriptor held for the next broker, and then closed. */
 struct entry {
 	struct keep_key key;
-	int fd;		    /* -1: none, only to answer */
-	int asker;	    /* a broker's socket, answered after the close; -1: none */
+	int fd;	   /* -1: none, only to answer */
+	int asker; /* a broker's socket, answered after the close; -1: none */
 	struct entry *prev, *next; /* in a closer */
 	UT_hash_handle hh;
 };
@@ -53,11 +53,11 @@ struct keeper {
 	const struct keeper_config *config;
 	struct entry *entries; /* by key */
 	struct closer closers[N_CLOSERS];
-	int signals;	       /* signalfd */
-	int blank;	       /* lies in the places while no process starts */
-	sigset_t mask;	       /* before the keeper's */
-	char *path;	       /* of the program, where the next version will be */
-	int program;	       /* of brokers */
+	int signals;   /* signalfd */
+	int blank;     /* lies in the places while no process starts */
+	sigset_t mask; /* before the keeper's */
+	char *path;    /* of the program, where the next version will be */
+	int program;   /* of brokers */
 	int before; /* the program before, until the new one has the records; -1: none */
 	struct child broker;
 	struct child standby; /* the next broker, without descriptors (standby.c) */

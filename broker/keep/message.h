@@ -15,8 +15,8 @@
  */
 enum keep_word {
 	KEEP_PUT = 1, /* with a descriptor */
-	KEEP_ALL,  /* key.number: what the keeper understands; 0, or KEEP_WITH_LATE */
-	KEEP_DROP, /* answered with the same, of the kind KEEP_FULL at the limit */
+	KEEP_ALL,     /* key.number: what the keeper understands; 0, or KEEP_WITH_LATE */
+	KEEP_DROP,    /* answered with the same, of the kind KEEP_FULL at the limit */
 	KEEP_READY,
 	KEEP_BEAT, /* the housekeeper lives */
 	KEEP_END,
@@ -24,8 +24,8 @@ enum keep_word {
 	KEEP_PAUSED, /* all is finished; the broker goes on with KEEP_GO */
 	KEEP_BUSY,   /* could not finish; key.number: operations left */
 	KEEP_GO,
-	KEEP_FORGET, /* as KEEP_DROP, without an answer */
-	KEEP_TELL,   /* with a text behind the message, for the service manager */
+	KEEP_FORGET,	/* as KEEP_DROP, without an answer */
+	KEEP_TELL,	/* with a text behind the message, for the service manager */
 	KEEP_DROP_LATE, /* as KEEP_DROP; users may have put locks on the file */
 };
 

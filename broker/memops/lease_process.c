@@ -27,8 +27,8 @@ struct lease_process {
 	unsigned int n_refs;
 	bool listed;
 	struct task close;
-	bool closing;		 /* the task is under way */
-	struct owner *payer;	 /* of the last lease, while there is none; NULL: nobody */
+	bool closing;	     /* the task is under way */
+	struct owner *payer; /* of the last lease, while there is none; NULL: nobody */
 	struct lease *departing; /* wait for the exit */
 	bool awaited;		 /* with a reference */
 	UT_hash_handle hh;

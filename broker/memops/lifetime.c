@@ -44,9 +44,9 @@ struct lifetime {
 	bool ending;	  /* the task is under way */
 
 	/* Of processes and cgroups. */
-	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
+	char *key; /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
 	struct lifetime_target *target; /* the PID or CGROUP */
-	int fd;		     /* pidfd, or cgroup.events; -1: none */
+	int fd;				/* pidfd, or cgroup.events; -1: none */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
 	struct owner *payer; /* charged for the descriptor */
 	uint32_t record;     /* the next broker goes on; 0: not */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process or cgroup with which memory of users ends. Each user has a descriptor of it,
- * and the close of one takes as long as anybody likes (process/user_lanes.h). So do the end
- * of a broker with many and the start of the next one: only a few users may share one
+ * and the close of one takes as long as anybody likes (process/user_lanes.h). So do the
+ * end of a broker with many and the start of the next one: only a few users may share one
  * process or cgroup. All under registry.lock.
  */
 #pragma once
@@ -14,8 +14,8 @@ struct refusal;
 #define LIFETIME_TARGET_USERS 8
 
 /*
- * name: the pid, or the path. Returns: 0; -EMFILE where so many users have it already, and
- * -ENOMEM, with a sentence.
+ * name: the pid, or the path. Returns: 0; -EMFILE where so many users have it already,
+ * and -ENOMEM, with a sentence.
  */
 int lifetime_target_get(struct lifetimes *lifetimes, const char *name,
 			struct lifetime_target **ret, struct refusal *refusal);

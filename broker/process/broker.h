@@ -15,13 +15,13 @@
 
 struct broker {
 	/* Set at the start, and valid until the end. */
-	struct registry *registry;   /* model/registry.h */
-	struct journal *journal;     /* model/journal.h */
-	struct memory *memory;	     /* memory/block.h */
-	struct reclaim *reclaim;     /* memory/reclaim.h; registry.lock */
-	struct workqueue *workqueue; /* base/workqueue.h */
-	struct workqueue *user_lanes; /* process/user_lanes.h */
-	struct workqueue *closers;    /* the same */
+	struct registry *registry;     /* model/registry.h */
+	struct journal *journal;       /* model/journal.h */
+	struct memory *memory;	       /* memory/block.h */
+	struct reclaim *reclaim;       /* memory/reclaim.h; registry.lock */
+	struct workqueue *workqueue;   /* base/workqueue.h */
+	struct workqueue *user_lanes;  /* process/user_lanes.h */
+	struct workqueue *closers;     /* the same */
 	struct processes *processes;   /* process/processes.h */
 	struct ops *ops;	       /* op/op.h */
 	struct leases *leases;	       /* memops/lease.h */

@@ -37,14 +37,14 @@ struct processes {
 	struct file_process *file_processes; /* not freed yet */
 	struct orphan *orphans;		     /* process/orphans.h */
 	struct work *parked_for_orphans;
-	struct instance *dead_instances;     /* ended, to be freed by the housekeeper */
-	unsigned int n_instances;	     /* worker processes not freed yet; atomic */
+	struct instance *dead_instances; /* ended, to be freed by the housekeeper */
+	unsigned int n_instances;	 /* worker processes not freed yet; atomic */
 
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
-	bool housekeeper_wanted;  /* since its last round began; registry.lock */
-	bool mover_wanted;	  /* the mover died; registry.lock */
+	bool housekeeper_wanted; /* since its last round began; registry.lock */
+	bool mover_wanted;	 /* the mover died; registry.lock */
 	bool (*view_lives)(void *userdata); /* broker_watch_view(); registry.lock */
 	void *view;
 	int64_t mover_started_ms; /* for the housekeeper: at most one start a second */

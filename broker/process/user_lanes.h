@@ -6,7 +6,8 @@
  * wait for each other. All uids of a range of subordinate uids are one user.
  *
  * Anybody may put locks on a process of another (pidfd), or on the events of a cgroup.
- * Closes of these have threads of their own, and no line of a user waits for such a close.
+ * Closes of these have threads of their own, and no line of a user waits for such a
+ * close.
  */
 #pragma once
 
@@ -27,7 +28,7 @@ void user_lane_add(const struct broker *broker, uid_t uid, struct task *task);
 void user_close_add(const struct broker *broker, uid_t uid, struct task *task);
 
 /*
- * Closes the descriptor, and before it the keeper's copy (kept_end()), by user_close_add().
- * Counts as busy. Under registry.lock.
+ * Closes the descriptor, and before it the keeper's copy (kept_end()), by
+ * user_close_add(). Counts as busy. Under registry.lock.
  */
 void user_close(struct broker *broker, uid_t uid, int fd, struct keep_key kept);

@@ -44,7 +44,8 @@ struct instance {
 
 /*
  * Starts the next process. Returns: 0; -ESHUTDOWN when the worker is closed; -EHOSTDOWN
- * when it has failed too often; -EBUSY while too many have ended and are not closed yet; -ENOMEM, -EMFILE, -EAGAIN.
+ * when it has failed too often; -EBUSY while too many have ended and are not closed yet;
+ * -ENOMEM, -EMFILE, -EAGAIN.
  */
 int worker_start(struct worker *worker);
 

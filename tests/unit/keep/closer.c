@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A user may put millions of locks (fcntl(2)) on some files, and each close looks at all of
- * them. The keeper answers meanwhile. The linker puts the close of the test in front of
- * the real one: the close of one descriptor lasts until the test lets it go on.
+ * A user may put millions of locks (fcntl(2)) on some files, and each close looks at all
+ * of them. The keeper answers meanwhile. The linker puts the close of the test in front
+ * of the real one: the close of one descriptor lasts until the test lets it go on.
  */
 #include "keep/keeper.h"
 

@@ -122,7 +122,8 @@ Test(lifetime, each_user_pays_for_their_own)
 	cr_expect(eq(u64, n_descriptors_of(2002), 0));
 }
 
-/* Else a user takes all descriptors of the broker, by locks on a process of the user's. */
+/* Else a user takes all descriptors of the broker, by locks on a process of the user's.
+ */
 Test(lifetime, closes_that_last_are_one_for_a_process)
 {
 	closers_hold(broker);
