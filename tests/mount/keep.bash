@@ -138,12 +138,14 @@ n_kept()
 }
 
 # is_of_worker DESCRIPTOR: of the keeper. It is a pidfd of a worker, or of a process that has
-# ended. Workers come and go.
+# ended or is about to. Workers come and go.
 is_of_worker()
 {
-	local pid
+	local pid exe
 	pid=$(awk '$1 == "Pid:" { print $2 }' "${1/fd/fdinfo}" 2>/dev/null)
-	[ "$pid" = -1 ] || [[ $pid && $(readlink "/proc/$pid/exe") == */gpumem-worker* ]]
+	[ "$pid" ] || return 1
+	exe=$(readlink "/proc/$pid/exe") || return 0
+	[[ $exe == */gpumem-worker* ]]
 }
 
 # What they are of: memory has its name. Descriptors of the program are left out: they are the
