@@ -135,10 +135,13 @@ static size_t character_parse(const char *bytes, size_t n, uint32_t *ret_charact
 	return character < least[length] ? 0 : length;
 }
 
-/* Characters that a text has for no reader: they do something to what is around them. */
-static const struct {
+/* A range of characters, both ends included. */
+struct characters {
 	uint32_t first, last;
-} unplain[] = {
+};
+
+/* Characters that a text has for no reader: they do something to what is around them. */
+static const struct characters unplain[] = {
 	{ 0, 0x1f }, /* control characters */
 	{ 0x7f, 0x9f },
 	{ 0xad, 0xad },	      /* a hyphen that is not shown */
@@ -163,12 +166,18 @@ static const struct {
 	{ 0x110000, UINT32_MAX },
 };
 
-static bool character_is_plain(uint32_t character)
+/* Blanks of all widths. */
+static const struct characters blanks[] = {
+	{ 0x20, 0x20 },	    { 0xa0, 0xa0 },	{ 0x1680, 0x1680 }, { 0x2000, 0x200a },
+	{ 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x2800, 0x2800 }, { 0x3000, 0x3000 },
+};
+
+static bool is_one_of(const struct characters *ranges, size_t n, uint32_t character)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(unplain); i++)
-		if (character >= unplain[i].first && character <= unplain[i].last)
-			return false;
-	return true;
+	for (size_t i = 0; i < n; i++)
+		if (character >= ranges[i].first && character <= ranges[i].last)
+			return true;
+	return false;
 }
 
 size_t character_look(const char *bytes, size_t n, bool *ret_plain)
@@ -176,7 +185,7 @@ size_t character_look(const char *bytes, size_t n, bool *ret_plain)
 	uint32_t character = 0;
 	const size_t length = character_parse(bytes, n, &character);
 
-	*ret_plain = length && character_is_plain(character);
+	*ret_plain = length && !is_one_of(unplain, ARRAY_SIZE(unplain), character);
 	return length;
 }
 
@@ -192,6 +201,20 @@ bool string_is_plain(const char *string)
 		n -= length;
 	}
 	return plain;
+}
+
+bool string_is_word(const char *string)
+{
+	if (!*string || !string_is_plain(string))
+		return false;
+	for (size_t n = strlen(string), length; n > 0; n -= length, string += length) {
+		uint32_t character;
+
+		length = character_parse(string, n, &character);
+		if (is_one_of(blanks, ARRAY_SIZE(blanks), character))
+			return false;
+	}
+	return true;
 }
 
 void string_unescape(char *string)

@@ -52,6 +52,9 @@ size_t character_look(const char *bytes, size_t n, bool *ret_plain);
  */
 bool string_is_plain(const char *string);
 
+/* Whether a string is plain, not empty, and without a blank of any width. */
+bool string_is_word(const char *string);
+
 /*
  * Turns each `\` with three octal digits into the byte, in place. So the kernel writes
  * blanks, tabs, newlines and backslashes in the words of /proc/PID/mounts and mountinfo.

@@ -43,12 +43,6 @@ struct alloc_line {
 	enum guard guard;
 };
 
-/* Tags are printed unchanged, perhaps on another user's terminal. */
-static bool tag_is_plain(const char *tag)
-{
-	return string_is_plain(tag) && !strchr(tag, ' ') && strlen(tag) <= TAG_MAX;
-}
-
 static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal *refusal)
 {
 	unsigned long mode;
@@ -88,7 +82,8 @@ int line_tag(const char *word, struct refusal *refusal)
 	if (!*word)
 		return refuse(refusal, EINVAL,
 			      "the tag is empty: none stands for no tag");
-	if (!tag_is_plain(word))
+	/* Tags are printed unchanged, perhaps on another user's terminal. */
+	if (!string_is_word(word) || strlen(word) > TAG_MAX)
 		return refuse(refusal, EINVAL,
 			      "a tag is one word of at most %d bytes of UTF-8, without "
 			      "blanks and control characters",

@@ -102,6 +102,7 @@ test_a_written_tag_obeys_the_rules_of_alloc()
 	echo 'x 4K tag=first' >control/alloc
 	refused EINVAL 'one word of at most 255 bytes of UTF-8, without blanks' 'echo two words >allocations/x/tag'
 	refused EINVAL 'without blanks and control characters' 'printf "\033[31mred" >allocations/x/tag'
+	refused EINVAL 'without blanks and control characters' 'printf "no-break\u00a0blank" >allocations/x/tag'
 	refused EINVAL 'at most 255' 'printf "t%.0s" {1..256} >allocations/x/tag'
 	refused EINVAL 'the tag is empty: none stands for no tag' 'echo >allocations/x/tag'
 	is "$(<allocations/x/tag)" first

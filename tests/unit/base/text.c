@@ -164,6 +164,34 @@ Test(text, plain_is_utf_8_that_a_terminal_only_shows)
 		cr_assert(not(string_is_plain(others[i])), "%zu", i);
 }
 
+Test(text, a_word_has_no_blank_of_any_width)
+{
+	static const char *const words[] = {
+		"weights", "gewichte-\xc3\xbc",
+		"\xe2\x80\x8d", /* joiners have a use in words */
+	};
+	static const char *const others[] = {
+		"",
+		"two words",
+		"a\tb",
+		"a\xc2\xa0"
+		"b",
+		"\xe1\x9a\x80",
+		"\xe2\x80\x80",
+		"\xe2\x80\x87",
+		"\xe2\x80\x8a",
+		"\xe2\x80\xaf",
+		"\xe2\x81\x9f",
+		"\xe2\xa0\x80",
+		"\xe3\x80\x80",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		cr_assert(string_is_word(words[i]), "%zu", i);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		cr_assert(not(string_is_word(others[i])), "%zu", i);
+}
+
 Test(text, what_is_not_printable_is_shown_in_hex)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
