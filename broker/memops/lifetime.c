@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/process.h"
 #include "base/refusal.h"
+#include "base/subordinates.h"
 #include "base/text.h"
 #include "base/workqueue.h"
 #include "memops/lease.h"
@@ -386,6 +387,13 @@ static uint64_t lifetime_await(struct lifetime *lifetime)
 			  });
 }
 
+/* All uids of a range are one. */
+static uint64_t user_of(const struct lifetime *lifetime)
+{
+	return subordinates_user(lifetime->broker->registry->subordinates,
+				 lifetime->payer->uid);
+}
+
 static const char *target_of(const char *key)
 {
 	return strchr(key, ' ') + 1;
@@ -401,8 +409,8 @@ static int lifetime_watch(struct lifetime *lifetime, const char *key, int r,
 	struct broker *broker = lifetime->broker;
 
 	if (r == 0)
-		r = lifetime_target_get(broker->lifetimes, target_of(key),
-					&lifetime->target, refusal);
+		r = lifetime_target_get(broker->lifetimes, user_of(lifetime),
+					target_of(key), &lifetime->target, refusal);
 	if (r == 0 && (lifetime->key = strdup(key)) && lifetime_save(lifetime) == 0)
 		lifetime->watch = lifetime_await(lifetime);
 	if (r == 0 && !lifetime->watch)
@@ -518,8 +526,8 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 	lifetime->key = take_ptr(key.data);
 	/* On failure the process ends: nothing is freed here. */
 	if (!lifetime->payer ||
-	    lifetime_target_restore(broker->lifetimes, target_of(lifetime->key),
-				    &lifetime->target) < 0)
+	    lifetime_target_restore(broker->lifetimes, user_of(lifetime),
+				    target_of(lifetime->key), &lifetime->target) < 0)
 		return NULL;
 	share_restore(lifetime->payer, SHARE_DESCRIPTORS, 1);
 	lifetime_list(lifetime);

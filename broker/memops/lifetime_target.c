@@ -2,71 +2,77 @@
 #include "memops/lifetime_target.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/def.h"
 #include "base/hash.h"
 #include "base/refusal.h"
+#include "base/text.h"
 #include "memops/lifetime.h"
 
 struct lifetime_target {
-	char *name;
-	unsigned int n_users;
+	char *key; /* USER NAME */
+	unsigned int n_uids;
 	UT_hash_handle hh;
 };
 
-static struct lifetime_target *target_find(const struct lifetimes *lifetimes,
-					   const char *name)
+/* Returns: 0, with the target that the table has, or a new one; -ENOMEM. */
+static int target_get(struct lifetimes *lifetimes, uint64_t user, const char *name,
+		      struct lifetime_target **ret)
 {
+	_cleanup_text_ struct text key = TEXT_INIT;
 	struct lifetime_target *target;
 
-	HASH_FIND_STR(lifetimes->targets, name, target);
-	return target;
-}
-
-int lifetime_target_restore(struct lifetimes *lifetimes, const char *name,
-			    struct lifetime_target **ret)
-{
-	struct lifetime_target *target = target_find(lifetimes, name);
-
+	text_printf(&key, "%" PRIu64 " %s", user, name);
+	if (text_failed(&key))
+		return -ENOMEM;
+	HASH_FIND_STR(lifetimes->targets, key.data, target);
 	if (!target) {
 		target = calloc(1, sizeof(*target));
-		if (target)
-			target->name = strdup(name);
-		if (!target || !target->name) {
-			free(target);
+		if (!target)
 			return -ENOMEM;
-		}
-		HASH_ADD_KEYPTR(hh, lifetimes->targets, target->name,
-				strlen(target->name), target);
+		target->key = take_ptr(key.data);
+		HASH_ADD_KEYPTR(hh, lifetimes->targets, target->key, strlen(target->key),
+				target);
 	}
-	target->n_users++;
 	*ret = target;
 	return 0;
 }
 
-int lifetime_target_get(struct lifetimes *lifetimes, const char *name,
+int lifetime_target_restore(struct lifetimes *lifetimes, uint64_t user, const char *name,
+			    struct lifetime_target **ret)
+{
+	int r = target_get(lifetimes, user, name, ret);
+
+	if (r == 0)
+		(*ret)->n_uids++;
+	return r;
+}
+
+int lifetime_target_get(struct lifetimes *lifetimes, uint64_t user, const char *name,
 			struct lifetime_target **ret, struct refusal *refusal)
 {
-	const struct lifetime_target *target = target_find(lifetimes, name);
+	struct lifetime_target *target;
 
-	if (target && target->n_users >= LIFETIME_TARGET_USERS)
-		return refuse(refusal, EMFILE,
-			      "%d users have memory that ends with %s %s, the most there "
-			      "may be",
-			      LIFETIME_TARGET_USERS,
-			      name[0] == '/' ? "cgroup" : "process", name);
-	if (lifetime_target_restore(lifetimes, name, ret) < 0)
+	if (target_get(lifetimes, user, name, &target) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
+	if (target->n_uids >= LIFETIME_TARGET_UIDS)
+		return refuse(refusal, EMFILE,
+			      "%d uids of this range have memory that ends with %s %s, "
+			      "the most there may be",
+			      LIFETIME_TARGET_UIDS, name[0] == '/' ? "cgroup" : "process",
+			      name);
+	target->n_uids++;
+	*ret = target;
 	return 0;
 }
 
 void lifetime_target_put(struct lifetimes *lifetimes, struct lifetime_target *target)
 {
-	if (!target || --target->n_users)
+	if (!target || --target->n_uids)
 		return;
 	HASH_DEL(lifetimes->targets, target);
-	free(target->name);
+	free(target->key);
 	free(target);
 }

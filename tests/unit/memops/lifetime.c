@@ -5,9 +5,11 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/refusal.h"
+#include "base/subordinates.h"
 #include "memops/lifetime_target.h"
 #include "memops/release.h"
 #include "model/owner.h"
@@ -157,19 +159,51 @@ Test(lifetime, a_line_beyond_the_share_opens_nothing)
 	cr_expect(eq(u64, n_descriptors_of(2001), 0));
 }
 
-/* Else the end of the broker takes as long as the uids of a range are many. */
-Test(lifetime, few_users_share_a_process)
-{
-	struct lifetime *lifetimes[LIFETIME_TARGET_USERS], *more = NULL;
+#define RANGE 100000 /* its first uid */
 
-	for (uid_t i = 0; i < LIFETIME_TARGET_USERS; i++)
-		lifetimes[i] = lifetime_of_this_process(2001 + i);
-	cr_expect(eq(int, lifetime_try(1999, &more), -EMFILE));
-	for (uid_t i = 0; i < LIFETIME_TARGET_USERS; i++)
+static void read_range(void)
+{
+	char path[] = "/tmp/gpumem-subuid-XXXXXX";
+	int fd = mkstemp(path);
+
+	cr_assert(ge(int, dprintf(fd, "mallory:%d:65536\n", RANGE), 0));
+	close(fd);
+	broker->registry->subordinates = subordinates_new(path);
+	unlink(path);
+}
+
+/* Else the end of the broker takes as long as the uids of a range are many. */
+Test(lifetime, few_uids_of_a_range_share_a_process)
+{
+	struct lifetime *lifetimes[LIFETIME_TARGET_UIDS], *more = NULL;
+
+	read_range();
+	for (uid_t i = 0; i < LIFETIME_TARGET_UIDS; i++)
+		lifetimes[i] = lifetime_of_this_process(RANGE + i);
+	cr_expect(eq(int, lifetime_try(RANGE + 4000, &more), -EMFILE));
+	for (uid_t i = 0; i < LIFETIME_TARGET_UIDS; i++)
 		drop(lifetimes[i]);
+	cr_expect(eq(u64, n_descriptors_of(RANGE), 0));
+	drop(lifetime_of_this_process(RANGE + 4000));
+	cr_expect(eq(u64, n_descriptors_of(RANGE + 4000), 0));
+}
+
+/* The cgroup of a service may have the jobs of all users. */
+Test(lifetime, no_user_takes_the_place_of_another)
+{
+	enum { USERS = 3 * LIFETIME_TARGET_UIDS };
+	struct lifetime *lifetimes[LIFETIME_TARGET_UIDS], *of_users[USERS];
+
+	read_range();
+	for (uid_t i = 0; i < LIFETIME_TARGET_UIDS; i++)
+		lifetimes[i] = lifetime_of_this_process(RANGE + i);
+	for (uid_t i = 0; i < USERS; i++)
+		of_users[i] = lifetime_of_this_process(2001 + i);
+	for (uid_t i = 0; i < LIFETIME_TARGET_UIDS; i++)
+		drop(lifetimes[i]);
+	for (uid_t i = 0; i < USERS; i++)
+		drop(of_users[i]);
 	cr_expect(eq(u64, n_descriptors_of(2001), 0));
-	drop(lifetime_of_this_process(1999));
-	cr_expect(eq(u64, n_descriptors_of(1999), 0));
 }
 
 static uint64_t n_allocations(void)
