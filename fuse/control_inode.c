@@ -22,12 +22,26 @@ struct control_inode {
 	UT_hash_handle hh;
 };
 
-void control_inodes_init(struct control_inodes *inodes, uint32_t boot)
+/* The end of the serials goes up in steps, so that it is seldom written to. */
+#define SERIALS_STEP (1u << 16)
+
+void control_inodes_init(struct control_inodes *inodes, uint64_t *serials_end)
 {
 	*inodes = (struct control_inodes){
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.serial = (uint64_t)(boot & 0xfff) << (CONTROL_SERIAL_BITS - 12),
+		.serial = *serials_end,
+		.serials_end = serials_end,
 	};
+}
+
+/* Under the lock. */
+static uint64_t serial_new(struct control_inodes *inodes)
+{
+	uint64_t serial = inodes->serial++;
+
+	if (inodes->serial > *inodes->serials_end)
+		*inodes->serials_end += SERIALS_STEP;
+	return serial % (UINT64_C(1) << CONTROL_SERIAL_BITS);
 }
 
 static void looker_leave(struct control_inodes *inodes, struct looker *looker)
@@ -104,7 +118,7 @@ int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uid_t ui
 		*ret_id = node_id;
 		r = 0;
 	} else if (looker) {
-		*ret_id = node_control_inode(node_id, ++inodes->serial);
+		*ret_id = node_control_inode(node_id, serial_new(inodes));
 		r = add(inodes, *ret_id, node_id, looker);
 	}
 	pthread_mutex_unlock(&inodes->lock);

@@ -27,10 +27,14 @@ struct control_inodes {
 	struct control_inode *by_id; /* lock */
 	struct looker *lookers;	     /* lock; the users who have some */
 	uint64_t serial;	     /* lock */
+	uint64_t *serials_end;	     /* lock */
 };
 
-/* boot: of the broker; no inode of an earlier one is met again. */
-void control_inodes_init(struct control_inodes *inodes, uint32_t boot);
+/*
+ * The serials of inodes of earlier brokers lie below *serials_end, which is raised before
+ * an inode is given out: none is met again.
+ */
+void control_inodes_init(struct control_inodes *inodes, uint64_t *serials_end);
 void control_inodes_deinit(struct control_inodes *inodes);
 
 /*

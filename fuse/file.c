@@ -7,11 +7,11 @@
 
 #include <errno.h>
 
-void files_init(struct files *files, uint32_t boot)
+void files_init(struct files *files, uint32_t *generations_end)
 {
 	*files = (struct files){ .lock = PTHREAD_MUTEX_INITIALIZER };
 	handle_table_init(&files->open);
-	handle_table_begin(&files->open, boot);
+	handle_table_begin(&files->open, generations_end);
 }
 
 void files_deinit(struct files *files)

@@ -61,8 +61,8 @@ struct files {
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };
 
-/* boot: as of handle_table_begin(). */
-void files_init(struct files *files, uint32_t boot);
+/* See handle_table_begin(). */
+void files_init(struct files *files, uint32_t *generations_end);
 void files_deinit(struct files *files);
 
 /*

@@ -9,7 +9,7 @@
 int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
 	      struct tickets *tickets)
 {
-	uint32_t boot = broker_boot(broker);
+	struct token_ends *ends = broker_token_ends(broker);
 	struct timespec now;
 	int error;
 
@@ -22,8 +22,8 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	view->root.st_mtim = now;
 	view->root.st_ctim = now;
 	nodes_init();
-	control_inodes_init(&view->control_inodes, boot);
-	files_init(&view->files, boot);
+	control_inodes_init(&view->control_inodes, &ends->serials);
+	files_init(&view->files, &ends->generations);
 	mappings_init(&view->mappings);
 	error = wakers_init(&view->wakers);
 	if (!error)

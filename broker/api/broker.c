@@ -401,9 +401,12 @@ int broker_free(struct broker *broker, struct text *why)
 
 /* ---- the next broker ---- */
 
-uint32_t broker_boot(const struct broker *broker)
+struct token_ends *broker_token_ends(const struct broker *broker)
 {
-	return broker->registry->records ? records_boot(broker->registry->records) : 1;
+	struct registry *registry = broker->registry;
+
+	return registry->records ? records_token_ends(registry->records)
+				 : &registry->unsaved_token_ends;
 }
 
 size_t broker_init_request(const struct broker *broker, const void **ret_bytes)

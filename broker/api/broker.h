@@ -285,11 +285,13 @@ int broker_limits(struct broker *broker, const char *path, struct text *why);
  */
 int broker_print_records(const char *path, struct text *text);
 
+/* Of the view's tokens, too. Owned by the broker. */
+struct token_ends *broker_token_ends(const struct broker *broker);
+
 /*
- * How many brokers have served this mount: 1, 2, ... The kernel's INIT, which began the
- * connection: the next broker hears it again. It has to be noted before it is answered.
+ * The kernel's INIT, which began the connection: the next broker hears it again. It has
+ * to be noted before it is answered.
  */
-uint32_t broker_boot(const struct broker *broker);
 size_t broker_init_request(const struct broker *broker, const void **ret_bytes);
 void broker_note_init_request(struct broker *broker, const void *bytes, size_t length);
 

@@ -3,10 +3,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-#define SLOT_NONE UINT32_MAX
+#define SLOT_NONE	 UINT32_MAX
+
+#define GENERATIONS_STEP 1024
+#define GENERATIONS_MOST (UINT32_MAX - GENERATIONS_STEP)
 
 void handle_table_init(struct handle_table *slots)
 {
@@ -50,26 +54,49 @@ static int slot_append(struct handle_table *slots)
 	return r;
 }
 
+/* Takes the slot that was freed first. */
+static uint32_t slot_reuse(struct handle_table *slots)
+{
+	uint32_t slot = slots->first_free;
+
+	slots->first_free = slots->table[slot].next_free;
+	if (slots->first_free == SLOT_NONE)
+		slots->last_free = SLOT_NONE;
+	slots->n_free--;
+	return slot;
+}
+
+/* Raises the end in steps, so that it is seldom written to. */
+static void generation_given(const struct handle_table *slots, uint32_t generation)
+{
+	uint32_t end;
+
+	if (!slots->generations_end)
+		return;
+	end = __atomic_load_n(slots->generations_end, __ATOMIC_RELAXED);
+	while (generation >= end &&
+	       !__atomic_compare_exchange_n(slots->generations_end, &end,
+					    generation + GENERATIONS_STEP, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
 		     uint32_t *ret_generation)
 {
-	uint32_t slot = slots->first_free;
-	int r;
+	uint32_t slot;
 
-	if (slot != SLOT_NONE) {
-		slots->first_free = slots->table[slot].next_free;
-		if (slots->first_free == SLOT_NONE)
-			slots->last_free = SLOT_NONE;
-	} else {
-		r = slot_append(slots);
-		if (r < 0)
-			return r;
+	if (slots->n_free < SLOTS_AT_REST && slot_append(slots) == 0)
 		slot = slots->n_table - 1;
-	}
+	else if (slots->n_free)
+		slot = slot_reuse(slots);
+	else
+		return -ENOMEM;
 	slots->table[slot].object = object;
 	slots->n_used++;
 	*ret_slot = slot;
 	*ret_generation = slots->table[slot].generation;
+	generation_given(slots, *ret_generation);
 	return 0;
 }
 
@@ -82,12 +109,16 @@ static void slot_free(struct handle_table *slots, uint32_t slot)
 	else
 		slots->table[slots->last_free].next_free = slot;
 	slots->last_free = slot;
+	slots->n_free++;
 }
 
-void handle_table_begin(struct handle_table *slots, uint32_t boot)
+void handle_table_begin(struct handle_table *slots, uint32_t *generations_end)
 {
 	assert(slots->n_table == 0);
-	slots->first_generation = boot * GENERATIONS + 1;
+	if (*generations_end == 0 || *generations_end >= GENERATIONS_MOST)
+		*generations_end = 1;
+	slots->first_generation = *generations_end;
+	slots->generations_end = generations_end;
 }
 
 int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
@@ -121,7 +152,7 @@ void handle_table_remove(struct handle_table *slots, uint32_t slot)
 
 	assert(slot < slots->n_table && entry->object);
 	entry->object = NULL;
-	if (++entry->generation % GENERATIONS != 0)
+	if (++entry->generation < GENERATIONS_MOST)
 		slot_free(slots, slot);
 	else
 		entry->generation = 0; /* used up */

@@ -6,11 +6,12 @@
  * outside the table's owner keeps an object only as a token {slot, generation}. The
  * generation of a slot goes up whenever its object leaves, so the token of a removed
  * object finds nothing, even when the slot is in use again. The slot that was freed first
- * is reused first, so generations go up slowly. A generation is never zero.
+ * is reused first, and not before SLOTS_AT_REST are free, so generations go up slowly. A
+ * generation is never zero.
  *
- * Tokens may be older than the process. So each process, or boot, has GENERATIONS of its
- * own, and a slot that has used them up is used no more: no token of one boot is ever
- * met in the next.
+ * Tokens may be older than the process: whoever has a file open keeps its token for
+ * years. So a process begins with generations above those of all earlier ones, and no
+ * token of one is ever met in the next.
  */
 #pragma once
 
@@ -27,24 +28,37 @@ struct handle_table {
 	uint32_t n_table; /* slots ever used */
 	uint32_t capacity;
 	uint32_t first_free, last_free; /* UINT32_MAX: none */
-	uint32_t n_used;
+	uint32_t n_used, n_free;
 	uint32_t first_generation; /* of a new slot */
+	uint32_t
+		*generations_end; /* see handle_table_begin(); NULL: no process follows */
 };
 
-#define GENERATIONS (1u << 20)
+/*
+ * The numbers in the tokens of all brokers of a mount lie below these. A broker raises
+ * them before it gives a token out, and the next one begins there.
+ */
+struct token_ends {
+	uint64_t serials;     /* of control inodes (fuse/control_inode.h) */
+	uint32_t generations; /* see handle_table_begin() */
+	uint32_t reserved;
+};
 
-#define SLOTS_MAX (1u << 23)
+#define SLOTS_MAX     (1u << 23)
+#define SLOTS_AT_REST 1024
 
 void handle_table_init(struct handle_table *slots);
 /* The table must be empty. */
 void handle_table_deinit(struct handle_table *slots);
 
 /*
- * Begins the generations of a boot: tokens of earlier boots find only the objects that
- * handle_table_put() puts back. The table must be empty. After 4096 boots the generations
- * begin again.
+ * The generations of earlier processes lie below *generations_end, which the table raises
+ * before it gives a token out; 0 stands for none. Tokens of these processes find only the
+ * objects that handle_table_put() puts back. The table must be empty. The threads of
+ * several tables may share the number. Near the end of 32 bits it begins again: after
+ * some million processes.
  */
-void handle_table_begin(struct handle_table *slots, uint32_t boot);
+void handle_table_begin(struct handle_table *slots, uint32_t *generations_end);
 
 /*
  * Puts an object back into the slot of its token. handle_table_settle() follows, before

@@ -65,7 +65,7 @@ uint64_t broker_record_id(const struct broker_record *record, int type)
 int registry_keep_records(struct registry *registry, struct records *records)
 {
 	const struct broker_record *old;
-	const uint32_t boot = records_boot(records);
+	uint32_t *generations = &records_token_ends(records)->generations;
 	int r;
 
 	registry->records = records;
@@ -82,12 +82,12 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	if (r < 0)
 		return r;
 	/* Tokens of objects that died with the last broker stay unknown. */
-	handle_table_begin(&registry->allocations, boot);
-	handle_table_begin(&registry->streams, boot);
-	handle_table_begin(&registry->owners, boot);
-	handle_table_begin(&registry->modules, boot);
-	handle_table_begin(&registry->functions, boot);
-	handle_table_begin(&registry->folders, boot);
+	handle_table_begin(&registry->allocations, generations);
+	handle_table_begin(&registry->streams, generations);
+	handle_table_begin(&registry->owners, generations);
+	handle_table_begin(&registry->modules, generations);
+	handle_table_begin(&registry->functions, generations);
+	handle_table_begin(&registry->folders, generations);
 	return 0;
 }
 

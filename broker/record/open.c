@@ -294,6 +294,17 @@ static bool is_layout(const struct records *old)
 	return same;
 }
 
+/* Older programs gave each of 4096 brokers numbers of its own. */
+static struct token_ends token_ends_of(const struct records_header *old)
+{
+	if (old->token_ends.generations)
+		return old->token_ends;
+	return (struct token_ends){
+		.serials = (uint64_t)((old->boot + 1) & 0xfff) << 37,
+		.generations = (old->boot + 1) << 20 | 1,
+	};
+}
+
 int records_open(struct records **ret_records, int fd, struct text *why)
 {
 	struct records *records = NULL, old = { 0 };
@@ -311,6 +322,7 @@ int records_open(struct records **ret_records, int fd, struct text *why)
 	}
 	if (r == 0) {
 		records->header->boot = old.header->boot + 1;
+		records->header->token_ends = token_ends_of(old.header);
 		r = is_layout(&old) ? copy_and_check(records, &old, why)
 				    : convert_and_check(records, &old, why);
 	}

@@ -148,6 +148,11 @@ uint32_t records_boot(const struct records *records)
 	return records->header->boot;
 }
 
+struct token_ends *records_token_ends(struct records *records)
+{
+	return &records->header->token_ends;
+}
+
 /* ---- reading ---- */
 
 /* Only adding takes the lock here. Records are read under the lock of their objects. */

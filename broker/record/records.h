@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/handle_table.h"
 #include "record/types.h"
 
 struct records;
@@ -44,6 +45,9 @@ int records_fd(const struct records *records);
 
 /* How many brokers have written here, this one included: 1, 2, ... */
 uint32_t records_boot(const struct records *records);
+
+/* Of all brokers that have written here. Owned by the records. */
+struct token_ends *records_token_ends(struct records *records);
 
 /*
  * Reserves an index; the first records_save() makes a record of it. Takes NULL.

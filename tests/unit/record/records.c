@@ -89,6 +89,33 @@ Test(records, the_next_broker_has_every_record)
 	records_free(records);
 }
 
+Test(records, the_next_broker_begins_where_the_tokens_end)
+{
+	struct records *records = fresh(), *next;
+
+	records_token_ends(records)->generations = 5000;
+	records_token_ends(records)->serials = 6000;
+	next = reopen(records);
+	cr_expect(eq(u32, records_token_ends(next)->generations, 5000));
+	cr_expect(eq(u64, records_token_ends(next)->serials, 6000));
+	records_free(next);
+	records_free(records);
+}
+
+/* It gave 2^20 generations and 2^37 serials to each of its kind. */
+Test(records, tokens_of_an_older_program_are_not_given_again)
+{
+	struct records *records = fresh(), *next;
+
+	records->header->boot = 7;
+	*records_token_ends(records) = (struct token_ends){ 0 };
+	next = reopen(records);
+	cr_expect(ge(u32, records_token_ends(next)->generations, 8u << 20));
+	cr_expect(ge(u64, records_token_ends(next)->serials, UINT64_C(8) << 37));
+	records_free(next);
+	records_free(records);
+}
+
 Test(records, an_index_that_comes_again_has_another_generation)
 {
 	struct records *records = fresh(), *next;

@@ -173,12 +173,14 @@ Test(node, numbers_are_given_once)
 	}
 }
 
+static uint64_t serials_end;
+
 Test(control_inode, ids_differ_and_mean_the_same)
 {
 	struct control_inodes inodes;
 	uint64_t a, b, id;
 
-	control_inodes_init(&inodes, 1);
+	control_inodes_init(&inodes, &serials_end);
 	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &a), 0);
 	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &b), 0);
 	cr_assert_neq(a, b);
@@ -193,7 +195,7 @@ Test(control_inode, is_gone_once_forgotten)
 	struct control_inodes inodes;
 	uint64_t a, id;
 
-	control_inodes_init(&inodes, 1);
+	control_inodes_init(&inodes, &serials_end);
 	control_inodes_add(&inodes, 42, 1001, &a);
 	control_inodes_forget(&inodes, a, 1);
 	cr_assert_eq(control_inodes_find(&inodes, a, &id), -ESTALE);
@@ -207,7 +209,7 @@ Test(control_inode, a_user_has_so_many_and_then_the_nodes_own)
 	struct control_inodes inodes;
 	uint64_t first, id;
 
-	control_inodes_init(&inodes, 1);
+	control_inodes_init(&inodes, &serials_end);
 	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &first), 0);
 	for (unsigned int i = 1; i < CONTROL_INODES_MAX; i++) {
 		cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
@@ -225,6 +227,23 @@ Test(control_inode, a_user_has_so_many_and_then_the_nodes_own)
 	control_inodes_deinit(&inodes);
 }
 
+/* A descriptor of O_PATH may be older than many brokers. */
+Test(control_inode, no_id_of_an_earlier_broker_is_given_again)
+{
+	enum { BROKERS = 20000 };
+	uint64_t last = 0, id;
+
+	for (int i = 0; i < BROKERS; i++) {
+		struct control_inodes inodes;
+
+		control_inodes_init(&inodes, &serials_end);
+		cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
+		cr_assert_gt(id, last);
+		last = id;
+		control_inodes_deinit(&inodes);
+	}
+}
+
 /* A path is looked up, the broker dies, and the next one is asked to open the file. */
 Test(control_inode, of_an_earlier_broker_is_known_by_its_number)
 {
@@ -235,11 +254,11 @@ Test(control_inode, of_an_earlier_broker_is_known_by_its_number)
 
 	while (row->kind != NODE_CONTROL)
 		row++;
-	control_inodes_init(&first, 1);
-	control_inodes_init(&second, 2);
+	control_inodes_init(&first, &serials_end);
 	cr_assert_eq(control_inodes_add(&first, node_id(&(struct node){ .row = row }),
 					1001, &before),
 		     0);
+	control_inodes_init(&second, &serials_end);
 	cr_assert_eq(control_inodes_add(&second, node_id(&(struct node){ .row = row }),
 					1001, &after),
 		     0);
@@ -258,9 +277,9 @@ Test(control_inode, of_an_earlier_broker_is_known_once_resumed)
 	struct control_inodes first, second;
 	uint64_t before, id;
 
-	control_inodes_init(&first, 1);
-	control_inodes_init(&second, 2);
+	control_inodes_init(&first, &serials_end);
 	cr_assert_eq(control_inodes_add(&first, 42, 1001, &before), 0);
+	control_inodes_init(&second, &serials_end);
 	cr_assert_eq(control_inodes_resume(&second, before, 42, 1001), 0);
 	cr_assert_eq(control_inodes_resume(&second, before, 42, 1001), 0);
 	cr_assert_eq(control_inodes_find(&second, before, &id), 0);
