@@ -775,6 +775,38 @@ EOF
 	is "$(value_of status mover_restarts)" "$restarts"
 }
 
+test_memory_that_is_truncated_all_the_time_ends_no_mover()
+{
+	needs_root 'several users'
+	needs_software 'memory that can be truncated'
+	local restarts
+	restarts=$(value_of status mover_restarts)
+	by $bob lease_py <<'EOF'
+import threading
+size = 8 << 20
+os.write(control("alloc"), b"x %d" % size)
+lease = Lease("x", write=True)
+fd = redeem(lease.fields()["ticket"])
+done = threading.Event()
+def truncate():
+    while not done.is_set():
+        for length in 0, 4096, size // 2, size:
+            os.ftruncate(fd, length)
+thread = threading.Thread(target=truncate)
+thread.start()
+with open("allocations/x/data", "r+b", buffering=0) as data:
+    for i in range(100):
+        data.seek(0)
+        data.write(bytes(1 << 20))
+        os.write(control("fill"), b"x u8:1")
+        data.seek(size // 2)
+        data.read(1 << 20)
+done.set()
+thread.join()
+EOF
+	is "$(value_of status mover_restarts)" "$restarts"
+}
+
 test_poll_tells_of_a_free()
 {
 	echo 'x 4096' >control/alloc

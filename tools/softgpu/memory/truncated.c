@@ -2,6 +2,7 @@
 #include "truncated.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #define MAPPINGS_MAX 65536 /* vm.max_map_count allows no more */
+#define PAGE	     4096
 
 struct mapping {
 	uint64_t start; /* atomic; 0: the place is free */
@@ -47,18 +49,22 @@ static const struct mapping *mapping_around(uint64_t address)
 }
 
 /*
- * Another lack, such as a full file system, looks the same and is none of ours. The file
- * may have its size back already: another thread was here.
+ * Gives the file its size back, which it may have already: another thread was here. A
+ * full file system looks the same and is none of ours: then the page can't be had. Where
+ * it can, the file may be short again before the access comes again, and so forth.
  */
-static bool repair(uint64_t address, bool *ret_was_short)
+static bool repair(uint64_t address)
 {
 	const struct mapping *mapping = mapping_around(address);
 	struct stat stat;
+	uint64_t offset;
 
 	if (!mapping || fstat(mapping->fd, &stat) < 0)
 		return false;
-	*ret_was_short = (uint64_t)stat.st_size < mapping->size;
-	return !*ret_was_short || ftruncate(mapping->fd, (off_t)mapping->size) == 0;
+	offset = (address - mapping->start) / PAGE * PAGE;
+	return ((uint64_t)stat.st_size >= mapping->size ||
+		ftruncate(mapping->fd, (off_t)mapping->size) == 0) &&
+	       fallocate(mapping->fd, 0, (off_t)offset, PAGE) == 0;
 }
 
 static void pass_on(int signal, siginfo_t *info, void *context)
@@ -77,16 +83,10 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-	static __thread uint64_t last __attribute__((tls_model("initial-exec")));
-	uint64_t address = (uint64_t)(uintptr_t)info->si_addr;
 	int error = errno;
-	bool was_short = false;
 
-	/* The same access again, with nothing amiss in the size: not a truncated file. */
-	if (info->si_code != BUS_ADRERR || !repair(address, &was_short) ||
-	    (!was_short && address == last))
+	if (info->si_code != BUS_ADRERR || !repair((uint64_t)(uintptr_t)info->si_addr))
 		pass_on(signal, info, context);
-	last = was_short ? 0 : address;
 	errno = error;
 }
 
