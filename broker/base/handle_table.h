@@ -30,8 +30,7 @@ struct handle_table {
 	uint32_t first_free, last_free; /* UINT32_MAX: none */
 	uint32_t n_used, n_free;
 	uint32_t first_generation; /* of a new slot */
-	uint32_t
-		*generations_end; /* see handle_table_begin(); NULL: no process follows */
+	uint32_t *generations_end; /* handle_table_begin(); NULL: nobody follows */
 };
 
 /*
