@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "model/owner.h"
@@ -20,6 +21,8 @@
 void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
+	if (getrandom(&registry->mount, sizeof(registry->mount), 0) < 0)
+		registry->mount = clock_ns(CLOCK_REALTIME);
 	pthread_mutex_init(&registry->lock, NULL);
 	clock_cond_init(&registry->idle);
 	registry->shared_meter = &registry->unsaved_meter;
