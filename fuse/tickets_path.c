@@ -26,9 +26,11 @@ static bool is_ours(const char *path)
 /* Nobody else may list the folder, since a program that lists a folder can keep its lock. */
 #define FOLDER_MODE 0711
 
+/* A folder that is there is not made: mkdir(2) would wait for the lock of /run. */
 static bool make_folder(const char *path)
 {
-	(void)mkdir(path, FOLDER_MODE);
+	if (!is_ours(path))
+		(void)mkdir(path, FOLDER_MODE);
 	return is_ours(path) && chmod(path, FOLDER_MODE) == 0;
 }
 

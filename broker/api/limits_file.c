@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,11 +22,15 @@
 #include "model/registry.h"
 #include "model/save.h"
 #include "process/broker.h"
+#include "process/outside.h"
+#include "process/processes.h"
+#include "record/records.h"
 
 struct limits_file {
 	char *path;
 	char *folder;
-	pthread_mutex_t saving; /* outermost: the last file written has the last limits */
+	struct workqueue
+		queue; /* one thread: the last file written has the last limits */
 };
 
 struct save {
@@ -159,6 +164,12 @@ static int read_file(struct broker *broker, struct text *why)
 	return r;
 }
 
+/* The limits of the last broker hold: its file may lack some, or have been edited. */
+static bool follows_another(const struct registry *registry)
+{
+	return registry->records && records_boot(registry->records) > 1;
+}
+
 int limits_file_open(struct broker *broker, const char *path, struct text *why)
 {
 	struct limits_file *limits_file;
@@ -171,7 +182,10 @@ int limits_file_open(struct broker *broker, const char *path, struct text *why)
 	limits_file = calloc(1, sizeof(*limits_file));
 	if (!limits_file)
 		return -ENOMEM;
-	pthread_mutex_init(&limits_file->saving, NULL);
+	if (workqueue_init(&limits_file->queue, 1, 1) < 0) {
+		free(limits_file);
+		return -EAGAIN;
+	}
 	broker->limits_file = limits_file;
 	/* The file itself, so that a link stays when the file is replaced. */
 	limits_file->path = realpath(path, NULL) ?: strdup(path);
@@ -180,7 +194,7 @@ int limits_file_open(struct broker *broker, const char *path, struct text *why)
 		return -ENOMEM;
 	slash = strrchr(limits_file->folder, '/');
 	slash[slash == limits_file->folder] = '\0';
-	return read_file(broker, why);
+	return follows_another(broker->registry) ? 0 : read_file(broker, why);
 }
 
 void limits_file_free(struct broker *broker)
@@ -189,7 +203,7 @@ void limits_file_free(struct broker *broker)
 
 	if (!limits_file)
 		return;
-	pthread_mutex_destroy(&limits_file->saving);
+	workqueue_deinit(&limits_file->queue);
 	free(limits_file->path);
 	free(limits_file->folder);
 	free(limits_file);
@@ -224,69 +238,51 @@ static void print_all(struct registry *registry, struct text *text)
 	pthread_mutex_unlock(&registry->lock);
 }
 
-static int write_synced(int fd, const struct text *text)
+/* Returns: 0; -errno. */
+static int replace(const struct broker *broker, const struct text *text)
 {
-	size_t done = 0;
-
-	while (done < text->length) {
-		ssize_t n = write(fd, text->data + done, text->length - done);
-
-		if (n < 0)
-			return -errno;
-		done += (size_t)n;
-	}
-	return fsync(fd) < 0 ? -errno : 0;
-}
-
-/* A rename lasts once the folder is on the disk, too. */
-static int sync_folder(const char *folder)
-{
-	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
-static int replace(const struct limits_file *limits_file, const struct text *text)
-{
-	_cleanup_free_ char *fresh = NULL;
+	struct processes *processes = broker->processes;
 	_cleanup_close_ int fd = -1;
-	int r;
 
-	if (text_failed(text) || asprintf(&fresh, "%s.new", limits_file->path) < 0)
+	if (text_failed(text))
 		return -ENOMEM;
-	(void)unlink(fresh);
-	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	fd = memfd_create("limits", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	r = write_synced(fd, text);
-	if (r == 0 && rename(fresh, limits_file->path) < 0)
-		r = -errno;
-	if (r < 0) {
-		(void)unlink(fresh);
-		return r;
-	}
-	return sync_folder(limits_file->folder);
+	if (write(fd, text->data, text->length) != (ssize_t)text->length)
+		return errno ? -errno : -EIO;
+	return outside_replace(&processes->outside, processes->worker_program,
+			       broker->limits_file->path, fd);
+}
+
+static void explain(const char *path, int error, struct text *why)
+{
+	text_printf(why, "the limit holds, but it will be lost with this broker: %s ",
+		    path);
+	if (error == ETIMEDOUT)
+		text_printf(why,
+			    "has not been written in %d s: a program may keep the lock "
+			    "of its folder",
+			    OUTSIDE_REPLACE_MS / 1000);
+	else if (error == EBUSY)
+		text_printf(why, "waits for an earlier write of it");
+	else
+		text_printf(why, "can't be written: %s", strerror(error));
 }
 
 static void save_run(struct task *task)
 {
 	struct save *save = container_of(task, struct save, task);
 	struct broker *broker = save->broker;
-	struct limits_file *limits_file = broker->limits_file;
 	struct completion *wait = save->wait;
 	size_t length = save->length;
 	_cleanup_text_ struct text all = TEXT_INIT, why = TEXT_INIT;
 	int r;
 
-	pthread_mutex_lock(&limits_file->saving);
 	print_all(broker->registry, &all);
-	r = replace(limits_file, &all);
-	pthread_mutex_unlock(&limits_file->saving);
+	r = replace(broker, &all);
 	if (r < 0) {
-		text_printf(&why,
-			    "the limit holds, but it will be lost with this broker: %s "
-			    "can't be written: %s",
-			    limits_file->path, strerror(-r));
+		explain(broker->limits_file->path, -r, &why);
 		journal_fail(broker->journal, save->uid, save->pid, save->path, EIO,
 			     text_string(&why));
 	}
@@ -307,7 +303,7 @@ void limits_file_save(struct broker *broker, const struct caller *caller,
 		return;
 	}
 	*save = (struct save){
-		.task = { .run = save_run, .length = TASK_LONG }, /* waits for a disk */
+		.task = { .run = save_run, .length = TASK_SHORT },
 		.broker = broker,
 		.wait = wait,
 		.length = length,
@@ -318,5 +314,5 @@ void limits_file_save(struct broker *broker, const struct caller *caller,
 	pthread_mutex_lock(&broker->registry->lock);
 	broker->registry->n_busy++;
 	pthread_mutex_unlock(&broker->registry->lock);
-	workqueue_add(broker->workqueue, caller->uid, &save->task);
+	workqueue_add(&broker->limits_file->queue, caller->uid, &save->task);
 }

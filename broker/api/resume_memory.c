@@ -364,6 +364,8 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;
 	allocation_count(broker->registry, allocation);
+	/* The last broker may have died during a move for a lease. */
+	move_charge_settle(broker, allocation);
 	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
 		owner->n_in_worker++;
 		crash_hold();

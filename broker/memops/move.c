@@ -135,8 +135,6 @@ void move_charge_restore(struct broker *broker, struct allocation *allocation)
 		return;
 	share_restore(allocation->owner, share_of(allocation),
 		      bytes_of(broker, allocation));
-	/* The last broker may have died during a move for a lease. */
-	move_charge_settle(broker, allocation);
 }
 
 /* ---- the move ---- */

@@ -15,6 +15,8 @@
 #include "base/def.h"
 #include "base/spawner.h"
 
+#define REPLACES UINT64_MAX /* no user */
+
 void outside_init(struct outside *outside, struct spawner *spawner)
 {
 	outside->spawner = spawner;
@@ -36,7 +38,7 @@ static bool late_has(struct outside *outside, uint64_t user)
 
 	pthread_mutex_lock(&outside->lock);
 	late_reap(outside);
-	has = outside->n_late >= OUTSIDE_LATE;
+	has = user != REPLACES && outside->n_late >= OUTSIDE_LATE;
 	for (unsigned int i = 0; i < outside->n_late; i++)
 		has |= outside->late[i].user == user;
 	pthread_mutex_unlock(&outside->lock);
@@ -53,22 +55,30 @@ static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 	pthread_mutex_unlock(&outside->lock);
 }
 
-static int start(struct spawner *spawner, const char *program, const char *path,
-		 int socket, pid_t *ret_pid)
+struct order {
+	const char *program, *option, *path;
+	int text; /* -1: none */
+	uint64_t user;
+	int limit_ms;
+};
+
+static int start(struct spawner *spawner, const struct order *order, int socket,
+		 pid_t *ret_pid)
 {
 	const struct spawn spawn = {
-		.program = program,
-		.arguments = (const char *[]){ program, "--open", path, NULL },
+		.program = order->program,
+		.arguments = (const char *[]){ order->program, order->option, order->path,
+					       NULL },
 		.environment = (const char *[]){ NULL },
-		.fds = { { socket, WIRE_SOCKET_FD } },
-		.n_fds = 1,
+		.fds = { { socket, WIRE_SOCKET_FD }, { order->text, WIRE_STAGING_FD } },
+		.n_fds = 2,
 	};
 
 	return spawner_start(spawner, &spawn, ret_pid);
 }
 
-/* Returns: a descriptor; -EAGAIN: no answer yet; -errno. */
-static int take(int socket)
+/* Returns: 0, with a descriptor or -1; -EAGAIN: no answer yet; -errno. */
+static int take(int socket, int *ret_fd)
 {
 	char control[CMSG_SPACE(sizeof(int))];
 	int error = EIO, fd = -1;
@@ -87,34 +97,52 @@ static int take(int socket)
 	header = CMSG_FIRSTHDR(&message);
 	if (header)
 		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-	if (fd >= 0)
-		return fd;
-	return length == sizeof(error) && error ? -error : -EIO;
+	*ret_fd = fd;
+	return length == sizeof(error) ? -error : -EIO;
 }
 
-int outside_open(struct outside *outside, const char *program, uint64_t user,
-		 const char *path)
+/* Returns: 0, with a descriptor or -1; -errno. */
+static int obey(struct outside *outside, const struct order *order, int *ret_fd)
 {
 	_cleanup_close_ int ours = -1, theirs = -1;
 	int sockets[2], r;
 	pid_t pid;
 
-	if (late_has(outside, user))
+	if (late_has(outside, order->user))
 		return -EBUSY;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return -errno;
 	ours = sockets[0];
 	theirs = sockets[1];
-	r = start(outside->spawner, program, path, theirs, &pid);
+	r = start(outside->spawner, order, theirs, &pid);
 	if (r < 0)
 		return r;
 	closep(&theirs);
-	(void)poll(&(struct pollfd){ .fd = ours, .events = POLLIN }, 1, OUTSIDE_MS);
-	r = take(ours);
+	(void)poll(&(struct pollfd){ .fd = ours, .events = POLLIN }, 1, order->limit_ms);
+	r = take(ours, ret_fd);
 	if (r == -EAGAIN) {
-		late_add(outside, pid, user);
+		late_add(outside, pid, order->user);
 		return -ETIMEDOUT;
 	}
 	(void)waitpid(pid, NULL, 0);
 	return r;
+}
+
+int outside_open(struct outside *outside, const char *program, uint64_t user,
+		 const char *path)
+{
+	const struct order order = { program, "--open", path, -1, user, OUTSIDE_MS };
+	int fd = -1, r = obey(outside, &order, &fd);
+
+	return r < 0 ? r : fd < 0 ? -EIO : fd;
+}
+
+int outside_replace(struct outside *outside, const char *program, const char *path,
+		    int text)
+{
+	const struct order order = { program, "--replace", path,
+				     text,    REPLACES,	   OUTSIDE_REPLACE_MS };
+	int fd = -1;
+
+	return obey(outside, &order, &fd);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opens files whose folders any user may keep locked. Who looks up a name in such a
- * folder waits for the lock, and no signal ends the wait: the broker could not even be
- * ended. So a process of its own looks (worker/outside.h), for OUTSIDE_MS at most.
+ * Opens and replaces files in folders that any user may keep locked. Who looks up or
+ * makes a name in such a folder waits for the lock, and no signal ends the wait: the
+ * broker could not even be ended. So a process of its own does it (worker/outside.h), for
+ * so many milliseconds at most. A process that is late gets SIGKILL, and ends when it has
+ * the lock.
  */
 #pragma once
 
@@ -12,8 +14,9 @@
 
 #include "process/user_lanes.h"
 
-#define OUTSIDE_MS   2000
-#define OUTSIDE_LATE 16 /* a user has one late process, and all users so many */
+#define OUTSIDE_MS	   2000
+#define OUTSIDE_REPLACE_MS 5000 /* a disk may be slow */
+#define OUTSIDE_LATE	   16	/* a user has one late process, and all users so many */
 
 struct spawner;
 
@@ -25,7 +28,7 @@ struct late {
 struct outside {
 	struct spawner *spawner;
 	pthread_mutex_t lock;
-	struct late late[OUTSIDE_LATE + USER_LANES]; /* lock */
+	struct late late[OUTSIDE_LATE + USER_LANES + 1]; /* lock; one that replaces */
 	unsigned int n_late;
 };
 
@@ -41,3 +44,13 @@ void outside_init(struct outside *outside, struct spawner *spawner);
  */
 int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path);
+
+/*
+ * Puts a new file, which has what can be read from a descriptor, in the place of a file,
+ * and has both on the disk (fsync(2)). By one thread only. May take OUTSIDE_REPLACE_MS.
+ *
+ * Returns: 0; -ETIMEDOUT; -EBUSY while an earlier process is late; -errno. The file is
+ * the old one then, or, if only fsync(2) of the folder failed, the new one.
+ */
+int outside_replace(struct outside *outside, const char *program, const char *path,
+		    int text);

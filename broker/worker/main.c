@@ -66,7 +66,7 @@ static const char *driver_path;
 static const char usage[] =
 	"Usage: gpumem-worker {--driver LIBRARY | --files} --parent PID [--name NAME]\n"
 	"                     [--mover | --uid UID --gid GID] [--idle SECONDS]\n"
-	"       gpumem-worker --open FILE\n"
+	"       gpumem-worker {--open | --replace} FILE\n"
 	"\n"
 	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 "
 	"and\n"
@@ -157,6 +157,7 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 		{ "name", required_argument, NULL, 'n' },
 		{ "open", required_argument, NULL, 'o' },
 		{ "parent", required_argument, NULL, 'p' },
+		{ "replace", required_argument, NULL, 'r' },
 		{ "uid", required_argument, NULL, 'u' },
 		{ 0 },
 	};
@@ -185,10 +186,12 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 			arguments->name = optarg;
 			break;
 		case 'o':
-			outside_run(optarg);
+			outside_run_open(optarg);
 		case 'p':
 			arguments->parent = number_parse(optarg);
 			break;
+		case 'r':
+			outside_run_replace(optarg);
 		case 'u':
 			arguments->uid = number_parse(optarg);
 			break;

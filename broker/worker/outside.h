@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A process that opens a file for the broker (process/outside.h), and nothing more. */
+/* A process that does one thing to a file for the broker (process/outside.h). */
 #pragma once
 
 /* Opens the file for reading and hands the descriptor to the broker. */
-_Noreturn void outside_run(const char *path);
+_Noreturn void outside_run_open(const char *path);
+
+/*
+ * Replaces the file by what can be read from WIRE_STAGING_FD, and tells the broker the
+ * errno. Ends with the broker: the next one may replace the file, too.
+ */
+_Noreturn void outside_run_replace(const char *path);

@@ -90,6 +90,25 @@ test_memory_that_was_being_freed_is_given_back()
 	end
 }
 
+test_a_move_for_a_lease_is_paid_for_until_it_ends()
+{
+	local held reader
+	keep
+	held=$O/owners/$UID/current
+	say alloc 'x 4K'
+	say fill 'x i32:7'
+	is "$(value_of "$held" device:0)" $((2 << 20))
+	stop "$(value_of "$O/status" mover)"
+	cat "$O/allocations/x/lease" >/dev/null 2>&1 &
+	reader=$!
+	eventually "[ \"\$(value_of '$held' device:0)\" = $((4 << 20)) ]"
+	die
+	wait "$reader" || true
+	eventually "[ \"\$(value_of '$held' device:0)\" = $((2 << 20)) ]"
+	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 7
+	end
+}
+
 test_ids_and_addresses_are_given_once()
 {
 	local ids

@@ -686,4 +686,47 @@ test_a_limit_that_can_not_be_kept_says_so()
 	broker_stop "$T/own"
 }
 
+# Any user may keep the lock of a folder that the user may list, such as /etc.
+test_a_locked_folder_of_the_file_keeps_nobody_waiting()
+{
+	needs_root 'root keeps limits'
+	local locker pid lost='the limit holds, but it will be lost with this broker'
+	mkdir "$T/locked"
+	: >"$T/locked.go"
+	broker_start "$T/own" --driver "$(driver own)" --limits "$T/locked/limits" --keep
+	cd "$T/own/mnt"
+	mkdir owners/100{1..4}
+	echo 'host 4G' >owners/default/max
+	py "$T/locked" "$T/locked.go" >"$T/locker" <<-'EOF' &
+		processes = keep_lock(sys.argv[1])
+		print("kept", flush=True)
+		while os.path.exists(sys.argv[2]):
+		    time.sleep(0.05)
+		for process in processes:
+		    os.kill(process, signal.SIGKILL)
+	EOF
+	locker=$!
+	eventually "grep -q kept '$T/locker'"
+	refused EIO "$lost: $T/locked/limits has not been written in 5 s: a program may keep the lock" \
+		'echo "host 3G" >owners/default/max'
+	for i in 1 2 3 4; do
+		by 100$i refused EIO "$lost: $T/locked/limits waits for an earlier write" \
+			"echo 'allocations 1$i' >owners/100$i/max"
+	done
+	timeout 5 bash -c 'echo "x 100M kind=host" >control/alloc'
+	pid=$(<pid)
+	kill -KILL "$pid"
+	timeout 5 cat version >/dev/null
+	[ "$(<pid)" != "$pid" ]
+	is "$(value_of owners/default/max host) $(value_of owners/1002/max allocations)" '3221225472 12'
+	is "$(<"$T/own/stderr")" 'gpumemd: the broker was killed by signal 9'
+	: >"$T/own/stderr"
+	rm "$T/locked.go"
+	wait $locker
+	echo 'host 2G' >owners/default/max
+	is "$(grep -v '^#' "$T/locked/limits" | xargs)" 'default host 2147483648 1001 allocations 11 own 1002 allocations 12 own 1003 allocations 13 own 1004 allocations 14 own'
+	cd /
+	broker_stop "$T/own"
+}
+
 main "$@"
