@@ -24,8 +24,9 @@
 #include "model/shares.h"
 #include "process/broker.h"
 
-/* Contents of this size are stored within some 40 ms. */
+/* Contents of these sizes are stored within some 40 ms, and some 0.3 s. */
 #define STORED_SOON ((uint64_t)1 << 20)
+#define STORED_LONG ((uint64_t)4 << 20)
 /* And such are freed by the thread of the view. */
 #define FREED_AT_ONCE ((uint64_t)1 << 20)
 
@@ -453,6 +454,18 @@ static void closing_run(struct task *task)
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
+/* A draft that is still to be copied may grow before. */
+static enum task_length length_of_store(const struct upload *upload)
+{
+	const uint64_t size =
+		draft_is_whole(&upload->draft) ? upload->draft.size : UINT64_MAX;
+	enum task_length most = size <= STORED_SOON   ? TASK_SHORT
+				: size <= STORED_LONG ? TASK_LONG
+						      : TASK_SLOW;
+
+	return MIN(most, upload->class->length);
+}
+
 /* A whole draft is handed over at once, before it is written again. Called with the lock.
  * Returns: 0; -ENOMEM, -EMFILE. */
 static int closing_new(struct closing **ret_closing, struct upload *upload, pid_t pid)
@@ -470,9 +483,7 @@ static int closing_new(struct closing **ret_closing, struct upload *upload, pid_
 	};
 	closing->written.caller.pid = pid;
 	closing->task.run = closing_run;
-	/* A draft that is still to be copied may grow before. */
-	if (!draft_is_whole(&upload->draft) || upload->draft.size > STORED_SOON)
-		closing->task.length = upload->class->length;
+	closing->task.length = length_of_store(upload);
 	closing->upload = upload;
 	if (draft_is_whole(&upload->draft))
 		r = closing_take(closing);

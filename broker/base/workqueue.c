@@ -61,13 +61,30 @@ static bool workqueue_may_run(void *userdata, uint64_t whose)
 	return n < workqueue->share;
 }
 
+/* An owner runs one slow task at a time, releases and tries included. */
+static bool workqueue_may_run_slow(void *userdata, uint64_t whose)
+{
+	const struct workqueue *workqueue = userdata;
+
+	for (unsigned int i = 0; i < workqueue->n_most; i++) {
+		const struct task *task = workqueue->running[i];
+
+		if (task && task->length == TASK_SLOW &&
+		    (uint32_t)task->turn.whose == (uint32_t)whose)
+			return false;
+	}
+	return workqueue_may_run(userdata, whose);
+}
+
 static struct task *workqueue_take_of(struct workqueue *workqueue,
 				      enum task_length length)
 {
 	struct turn *turn = NULL;
 
 	if (workqueue_has_thread(workqueue, length))
-		turn = turns_take(&workqueue->waiting[length], workqueue_may_run,
+		turn = turns_take(&workqueue->waiting[length],
+				  length == TASK_SLOW ? workqueue_may_run_slow
+						      : workqueue_may_run,
 				  workqueue);
 	return turn ? container_of(turn, struct task, turn) : NULL;
 }

@@ -20,7 +20,7 @@
 #define WORKQUEUE_THREADS_MOST 16
 #define WORKQUEUE_SHARE	       2 /* threads for the tasks of an owner */
 #define WORKQUEUE_LONG	       4 /* threads for long and slow tasks */
-#define WORKQUEUE_SLOW	       2 /* threads for slow tasks */
+#define WORKQUEUE_SLOW	       2 /* threads for slow tasks; an owner has one of them */
 
 /*
  * Added to an owner: tasks that give memory back count as tasks of another owner. So they

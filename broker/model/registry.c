@@ -22,7 +22,7 @@ void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
 	if (getrandom(&registry->mount, sizeof(registry->mount), 0) < 0)
-		registry->mount = clock_ns(CLOCK_REALTIME);
+		registry->mount = 0; /* leases say nothing of the mount then */
 	pthread_mutex_init(&registry->lock, NULL);
 	clock_cond_init(&registry->idle);
 	registry->shared_meter = &registry->unsaved_meter;

@@ -59,6 +59,22 @@ Test(workqueue, tasks_of_one_that_take_long_do_not_hold_up_those_of_another)
 	cr_assert(eq(uint, n_most, WORKQUEUE_SHARE));
 }
 
+Test(workqueue, slow_tasks_of_one_do_not_hold_up_those_of_another)
+{
+	struct task slow[N] = { 0 }, other = { .run = tell, .length = TASK_SLOW };
+
+	for (int i = 0; i < N; i++) {
+		slow[i] = (struct task){ .run = stay, .length = TASK_SLOW };
+		workqueue_add(&workqueue, i % 2 ? 1 : 1 | WORKQUEUE_RELEASES, &slow[i]);
+	}
+	workqueue_add(&workqueue, 2, &other);
+	sem_wait(&done);
+	for (int i = 0; i < N; i++)
+		sem_post(&go);
+	workqueue_deinit(&workqueue);
+	cr_assert(eq(uint, n_most, 1));
+}
+
 Test(workqueue, end_finishes_what_there_is_to_do)
 {
 	struct task tasks[N] = { 0 };
