@@ -29,8 +29,8 @@
 struct limits_file {
 	char *path;
 	char *folder;
-	struct workqueue
-		queue; /* one thread: the last file written has the last limits */
+	/* One thread: the last file written has the last limits. */
+	struct workqueue queue;
 };
 
 struct save {
@@ -243,14 +243,18 @@ static int replace(const struct broker *broker, const struct text *text)
 {
 	struct processes *processes = broker->processes;
 	_cleanup_close_ int fd = -1;
+	ssize_t n;
 
 	if (text_failed(text))
 		return -ENOMEM;
 	fd = memfd_create("limits", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (write(fd, text->data, text->length) != (ssize_t)text->length)
-		return errno ? -errno : -EIO;
+	n = write(fd, text->data, text->length);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n < text->length)
+		return -EIO;
 	return outside_replace(&processes->outside, processes->worker_program,
 			       broker->limits_file->path, fd);
 }
