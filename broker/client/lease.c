@@ -167,16 +167,11 @@ static dev_t device_of(int fd)
 	return makedev(now.stx_dev_major, now.stx_dev_minor);
 }
 
-bool lease_may_be_same(const struct lease *one, const struct lease *other)
-{
-	return one->id == other->id && one->device == other->device &&
-	       (!one->mount || !other->mount || one->mount == other->mount);
-}
-
 /* A later mount may have the number of the file system. */
 bool lease_is_same(const struct lease *one, const struct lease *other)
 {
-	return lease_may_be_same(one, other) && one->mount == other->mount;
+	return one->id == other->id && one->device == other->device &&
+	       (!one->mount || !other->mount || one->mount == other->mount);
 }
 
 bool lease_changed(const struct lease *lease)

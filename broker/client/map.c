@@ -117,7 +117,7 @@ static struct gpumem_map *map_find(const struct gpumem_map *map)
 
 	DL_FOREACH (maps.all, other) {
 		if (other->stage == MAP_NEW || other->gpumem->forked ||
-		    !lease_may_be_same(&other->lease, &map->lease))
+		    !lease_is_same(&other->lease, &map->lease))
 			continue;
 		if (other->stage == MAP_CHANGING ||
 		    other->memory.pointer == map->lease.mapped_address)

@@ -72,11 +72,7 @@ struct lease {
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write);
 
-/*
- * Whether both are of the same allocation: ids begin again in each mount, and a broker of
- * an older version does not name the mount.
- */
-bool lease_may_be_same(const struct lease *one, const struct lease *other);
+/* Whether both are of the same allocation: ids begin again in each mount. */
 bool lease_is_same(const struct lease *one, const struct lease *other);
 
 /* Whether the text has changed. */

@@ -764,24 +764,6 @@ test_a_lease_that_does_not_fit_is_refused()
 	like "$(ask 'resume 1')" '^EPROTO the lease of x does not fit into its mapping'
 }
 
-# A broker of before leases named their mount is restarted as one that does.
-test_suspended_memory_of_a_broker_without_a_number_is_not_taken_for_that_of_one_with()
-{
-	lie 0 1
-	client_start
-	is "$(ask close)$(ask "open $T/fake")" okok
-	is "$(ask 'map 1 x w any')" ok
-	is "$(ask 'suspend 1')" ok
-	is "$(ask 'resume 1')" ok
-	is "$(ask 'suspend 1')" ok
-	lie_of_lease 'mount 0x1234'
-	like "$(ask 'resume 1')" '^ESTALE x is another allocation now'
-	is "$(ask 'resume 1 follow')" ok
-	is "$(ask 'suspend 1')" ok
-	lie_of_lease 'mount 0x1235'
-	like "$(ask 'resume 1')" '^ESTALE x is another allocation now'
-}
-
 test_descriptors_that_are_not_wanted_are_closed()
 {
 	local before answer
