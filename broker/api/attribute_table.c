@@ -103,8 +103,7 @@ static const struct attribute broker_attributes[] = {
 /* ---- allocations ---- */
 
 static const struct attribute allocation_attributes[] = {
-	{ "id", "number of this allocation, never used again in this mount", 0,
-	  FIELD(allocation, id) },
+	{ "id", "number of this allocation, never used again", 0, FIELD(allocation, id) },
 	{ "kind", "device, direct, async, managed or host", 0, show_allocation_kind },
 	{ "device", "number of its device, `none` for host memory", 0,
 	  show_allocation_device },

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 
 #include "base/number.h"
@@ -49,7 +47,6 @@ static const struct lease_key keys[] = {
 	KEY_NUMBER("mapped_bytes", mapped_size),
 	KEY_NUMBER("range_address", range_address),
 	KEY_NUMBER("range_bytes", range_size),
-	KEY_NUMBER("mount", mount),
 	KEY_NUMBER("id", id),
 	KEY_NUMBER("generation", generation),
 };
@@ -157,23 +154,6 @@ static int lease_check(const struct lease *lease)
 			 (unsigned long long)lease->mapped_address);
 }
 
-/* The file system's number, without a question to the broker: it never changes. */
-static dev_t device_of(int fd)
-{
-	struct statx now;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &now) < 0)
-		return 0;
-	return makedev(now.stx_dev_major, now.stx_dev_minor);
-}
-
-/* A later mount may have the number of the file system. */
-bool lease_is_same(const struct lease *one, const struct lease *other)
-{
-	return one->id == other->id && one->device == other->device &&
-	       (!one->mount || !other->mount || one->mount == other->mount);
-}
-
 bool lease_changed(const struct lease *lease)
 {
 	struct pollfd file = { .fd = lease->fd, .events = POLLPRI };
@@ -217,7 +197,6 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 		snprintf(file, sizeof(file), "allocations/%s/lease", name);
 		return session_fail(gpumem, errno, file);
 	}
-	lease->device = device_of(lease->fd);
 	r = lease_read(lease, gpumem);
 	if (r == 0)
 		r = lease_check(lease);

@@ -15,7 +15,9 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -98,6 +100,17 @@ static void map_free(struct gpumem_map *map)
 
 /* ---- an allocation that is mapped already ---- */
 
+/* The file system's number: a broker that was started again counts its ids anew. */
+static dev_t lease_mount(const struct lease *lease)
+{
+	struct statx now;
+
+	/* without a question to the broker: the number never changes */
+	if (statx(lease->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &now) < 0)
+		return 0;
+	return makedev(now.stx_dev_major, now.stx_dev_minor);
+}
+
 /* Takes a reference, unless the last one has just gone. */
 static bool map_ref_alive(struct gpumem_map *map)
 {
@@ -116,8 +129,8 @@ static struct gpumem_map *map_find(const struct gpumem_map *map)
 	struct gpumem_map *other;
 
 	DL_FOREACH (maps.all, other) {
-		if (other->stage == MAP_NEW || other->gpumem->forked ||
-		    !lease_is_same(&other->lease, &map->lease))
+		if (other->stage == MAP_NEW || other->mount != map->mount ||
+		    other->id != map->id || other->gpumem->forked)
 			continue;
 		if (other->stage == MAP_CHANGING ||
 		    other->memory.pointer == map->lease.mapped_address)
@@ -155,10 +168,13 @@ static int map_share(struct gpumem_map *map, unsigned int flags)
  */
 static int map_join(struct gpumem_map *map, struct gpumem_map **ret)
 {
+	dev_t mount = lease_mount(&map->lease);
 	struct gpumem_map *other = NULL;
 	int r = 0;
 
 	maps_lock();
+	map->mount = mount;
+	map->id = map->lease.id;
 	while ((other = map_find(map))) {
 		bool changing = other->stage == MAP_CHANGING;
 
@@ -525,7 +541,7 @@ static int map_same(const struct gpumem_map *map, const struct lease *was,
 {
 	const struct lease *now = &map->lease;
 
-	if (!lease_is_same(now, was) && !(flags & GPUMEM_FOLLOW))
+	if (now->id != was->id && !(flags & GPUMEM_FOLLOW))
 		return error_set(ESTALE, "%s is another allocation now (id %llu)",
 				 now->name, (unsigned long long)now->id);
 	if (now->kind != was->kind || now->mapped_size != was->mapped_size ||
@@ -540,6 +556,7 @@ static int map_take_again(struct gpumem_map *map, const struct lease *now,
 			  unsigned int flags)
 {
 	const struct lease was = map->lease;
+	dev_t mount = lease_mount(now);
 	int r;
 
 	maps_lock();
@@ -556,8 +573,12 @@ static int map_take_again(struct gpumem_map *map, const struct lease *now,
 	if (r < 0)
 		memory_unmap(&map->memory);
 	maps_lock();
-	if (r < 0)
+	if (r < 0) {
 		map->lease = was;
+	} else {
+		map->mount = mount;
+		map->id = now->id;
+	}
 	maps_unlock();
 	map_settle(map, r == 0 ? MAP_MAPPED : MAP_SUSPENDED);
 	return r;

@@ -56,8 +56,6 @@ struct lease {
 	uint64_t address, size, id;
 	uint64_t mapped_address, mapped_size; /* holds the allocation, perhaps inside */
 	uint64_t range_address, range_size;   /* range of the device's allocations */
-	uint64_t mount;			      /* 0: the broker is too old to say */
-	dev_t device; /* of the file system; see lease_is_same() */
 	uint32_t generation;
 	uint8_t kind, state;
 	bool write;
@@ -71,9 +69,6 @@ struct lease {
 /* Opens, reads and checks a lease. Returns: 0; a negative errno with a sentence. */
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write);
-
-/* Whether both are of the same allocation: ids begin again in each mount. */
-bool lease_is_same(const struct lease *one, const struct lease *other);
 
 /* Whether the text has changed. */
 bool lease_changed(const struct lease *lease);
@@ -142,6 +137,8 @@ struct gpumem_map {
 	struct memory memory;
 	unsigned int flags;
 	enum map_stage stage; /* maps_lock */
+	dev_t mount;	      /* maps_lock: with id which allocation; 0: MAP_NEW */
+	uint64_t id;	      /* maps_lock */
 	unsigned int n_maps;  /* maps_lock: calls of gpumem_map() that share the map */
 	unsigned int n_refs;
 	uint32_t n_ending; /* maps_lock: of them, of gpumem_end(); a futex */

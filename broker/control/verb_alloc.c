@@ -292,7 +292,7 @@ static void alloc_fail_new(struct command *command, struct owner *owner, const c
 	_cleanup_text_ struct text share = TEXT_INIT;
 	struct entry *entry = folder_find(place->folder, place->name);
 	const struct allocation *there = allocation_of(entry);
-	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
+	uint64_t size = there ? there->size : 0;
 
 	if (share_is_refusal(r))
 		share_explain(owner, &share);
@@ -303,9 +303,8 @@ static void alloc_fail_new(struct command *command, struct owner *owner, const c
 		command_fail(command, EEXIST, "%s is a folder: %s/NAME can be in it",
 			     name, name);
 	else if (r == -EEXIST)
-		command_fail(command, EEXIST,
-			     "allocation %s is there already (id %llu, %s)", name,
-			     (unsigned long long)id, size_text(size));
+		command_fail(command, EEXIST, "allocation %s is there already (%s)", name,
+			     size_text(size));
 	else
 		command_fail(command, -r, "no memory in the broker");
 }

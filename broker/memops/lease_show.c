@@ -86,10 +86,9 @@ void lease_print(const struct lease *lease, struct text *text)
 		text_printf(text, "none");
 	text_printf(text, "\n");
 	text_printf(text,
-		    "access %s\nhold %s\nmount 0x%llx\nid %llu\nname %s\n"
-		    "generation %u\nsealed %d\nkind %s\n",
+		    "access %s\nhold %s\nid %llu\nname %s\ngeneration %u\nsealed %d\n"
+		    "kind %s\n",
 		    lease->write ? "w" : "r", hold_names[lease->hold],
-		    (unsigned long long)broker->registry->mount,
 		    (unsigned long long)allocation->id, allocation_name(allocation).text,
 		    allocation->pointer_generation, allocation->sealed,
 		    kind_name((enum allocation_kind)allocation->kind));

@@ -18,11 +18,24 @@
 /* Allocations looked at before others get the lock. */
 #define WALK_PIECE 512
 
+/*
+ * Ids of allocations begin anywhere below 2^48, so that a program or a script that has
+ * one of an earlier mount meets no other allocation with that id.
+ */
+#define FIRST_ID_BITS 48
+
+static uint64_t first_id(void)
+{
+	uint64_t id;
+
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+		abort();
+	return id >> (64 - FIRST_ID_BITS);
+}
+
 void registry_init(struct registry *registry)
 {
-	*registry = (struct registry){ 0 };
-	if (getrandom(&registry->mount, sizeof(registry->mount), 0) < 0)
-		registry->mount = 0; /* leases say nothing of the mount then */
+	*registry = (struct registry){ .next_id[ID_ALLOCATION] = first_id() };
 	pthread_mutex_init(&registry->lock, NULL);
 	clock_cond_init(&registry->idle);
 	registry->shared_meter = &registry->unsaved_meter;

@@ -56,14 +56,13 @@ struct registry {
 	struct user_names *user_names;	      /* of the owners; NULL: nobody shows them */
 	struct records *records;	      /* of the objects; NULL: none are kept */
 	struct token_ends unsaved_token_ends; /* where no records are kept */
-	uint64_t mount; /* a random number, the same for all brokers of the mount */
-	uint64_t next_id[N_ID_TYPES]; /* the newest; see registry_new_id() */
-	unsigned int n_meters;	      /* of owners with a meter of their own */
-	struct meter *shared_meter;   /* of all other owners */
-	struct meter unsaved_meter;   /* the shared one, where no records are kept */
-	uint64_t n_writers;	      /* descriptors of `data`, ever opened */
-	uint64_t n_tensors;	      /* texts of `tensors`, ever made */
-	uint32_t n_wire_images;	      /* wire ids of images, ever given */
+	uint64_t next_id[N_ID_TYPES];	      /* the newest; see registry_new_id() */
+	unsigned int n_meters;		      /* of owners with a meter of their own */
+	struct meter *shared_meter;	      /* of all other owners */
+	struct meter unsaved_meter; /* the shared one, where no records are kept */
+	uint64_t n_writers;	    /* descriptors of `data`, ever opened */
+	uint64_t n_tensors;	    /* texts of `tensors`, ever made */
+	uint32_t n_wire_images;	    /* wire ids of images, ever given */
 
 	/* totals */
 	uint64_t n_allocations, bytes, peak_bytes;

@@ -69,10 +69,6 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	int r;
 
 	registry->records = records;
-	if (*records_mount(records))
-		registry->mount = *records_mount(records);
-	else
-		*records_mount(records) = registry->mount;
 	old = records_get(records, RECORD_BROKER, 1);
 	if (!old && records_add(records, RECORD_BROKER) != 1)
 		return -ENOMEM;

@@ -38,7 +38,6 @@ struct records_header {
 	uint64_t redo_size;
 	struct table_header tables[32]; /* older programs had room for 16 */
 	struct token_ends token_ends;	/* older programs left zeros */
-	uint64_t mount;			/* older programs left 0 */
 };
 
 _Static_assert(N_RECORD_TYPES <= 32, "each type has a table");

@@ -323,7 +323,6 @@ int records_open(struct records **ret_records, int fd, struct text *why)
 	if (r == 0) {
 		records->header->boot = old.header->boot + 1;
 		records->header->token_ends = token_ends_of(old.header);
-		records->header->mount = old.header->mount;
 		r = is_layout(&old) ? copy_and_check(records, &old, why)
 				    : convert_and_check(records, &old, why);
 	}

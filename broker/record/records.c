@@ -153,11 +153,6 @@ struct token_ends *records_token_ends(struct records *records)
 	return &records->header->token_ends;
 }
 
-uint64_t *records_mount(struct records *records)
-{
-	return &records->header->mount;
-}
-
 /* ---- reading ---- */
 
 /* Only adding takes the lock here. Records are read under the lock of their objects. */

@@ -49,9 +49,6 @@ uint32_t records_boot(const struct records *records);
 /* Of all brokers that have written here. Owned by the records. */
 struct token_ends *records_token_ends(struct records *records);
 
-/* The number of the mount; 0 until it is set. Owned by the records. */
-uint64_t *records_mount(struct records *records);
-
 /*
  * Reserves an index; the first records_save() makes a record of it. Takes NULL.
  * Returns: the index; 0: no memory, or no records are kept.

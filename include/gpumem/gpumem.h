@@ -74,7 +74,7 @@ struct gpumem_info {
 	uint64_t size;	      /* bytes, as allocated */
 	uint64_t mapped_size; /* mapped bytes: size, rounded up. With a guard they begin
 				 before pointer and end with the allocation */
-	uint64_t id;	      /* never reused in this mount */
+	uint64_t id;	      /* never reused */
 	uint32_t generation;
 	int device;    /* the driver's ordinal in this program; -1: host memory */
 	char uuid[48]; /* of the device, GPU-...; "" for host memory */

@@ -420,10 +420,11 @@ EOF
 	)" $'^ok\nok\nok\nok 5\nok\nok x device suspended .*\nok \nok\nok x device live device=0 same=1 .*\nok 6\nok\nok \nESTALE .*\nok id [0-9]+\nESTALE x is another allocation now .*\nok\nok 0$'
 }
 
-# Ids begin again in a new mount: anybody can have the one that a program knows.
-test_suspended_memory_is_not_taken_for_that_of_a_later_mount()
+# Else anybody can make the allocation whose id a program or a script has.
+test_memory_is_not_taken_for_that_of_a_later_mount()
 {
 	needs_root 'two users'
+	local id
 	broker_start "$T/own" --driver "$(driver own)"
 	by 1001 run "echo 'x 2M kind=host mode=600' >'$T/own/mnt/control/alloc'"
 	local AS=(setpriv --reuid=1001 --regid=1001 --clear-groups)
@@ -432,11 +433,14 @@ test_suspended_memory_is_not_taken_for_that_of_a_later_mount()
 	is "$(ask "open $T/own/mnt")" ok
 	is "$(ask 'map 1 x w')" ok
 	is "$(ask 'suspend 1')" ok
+	id=$(<"$T/own/mnt/allocations/x/id")
 	kill -TERM "$(<"$T/own/pid")"
 	broker_ended "$T/own"
 	broker_start "$T/own" --driver "$(driver own)"
 	by 1002 run "echo 'x 2M kind=host mode=666' >'$T/own/mnt/control/alloc'"
-	is "$(<"$T/own/mnt/allocations/x/id")" 1
+	cd "$T/own/mnt"
+	by 1001 refused ESTALE 'x is another allocation now' "echo 'x u8:7 id=$id' >control/fill"
+	cd /
 	like "$(ask 'resume 1')" '^ESTALE x is another allocation now'
 	is "$(ask 'resume 1 follow')" ok
 	kill "$client_pid"
