@@ -24,9 +24,8 @@
 #include "model/shares.h"
 #include "process/broker.h"
 
-/* Contents of these sizes are stored within some 40 ms, and some 0.3 s. */
+/* Contents of this size are stored within some 40 ms. */
 #define STORED_SOON ((uint64_t)1 << 20)
-#define STORED_LONG ((uint64_t)4 << 20)
 /* And such are freed by the thread of the view. */
 #define FREED_AT_ONCE ((uint64_t)1 << 20)
 
@@ -336,8 +335,7 @@ static int upload_look(struct upload *upload, pid_t pid, uint64_t offset,
 
 	if (!upload->class->look || offset || size < upload_size(upload))
 		return 0;
-	r = upload->class->look(upload->broker, upload->token, &upload->caller, bytes,
-				size, &refusal);
+	r = upload->class->look(upload->broker, upload->token, bytes, size, &refusal);
 	return r < 0 ? upload_fail(upload, pid, refusal.error, refusal.sentence) : 0;
 }
 
@@ -454,18 +452,6 @@ static void closing_run(struct task *task)
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
-/* A draft that is still to be copied may grow before. */
-static enum task_length length_of_store(const struct upload *upload)
-{
-	const uint64_t size =
-		draft_is_whole(&upload->draft) ? upload->draft.size : UINT64_MAX;
-	enum task_length most = size <= STORED_SOON   ? TASK_SHORT
-				: size <= STORED_LONG ? TASK_LONG
-						      : TASK_SLOW;
-
-	return MIN(most, upload->class->length);
-}
-
 /* A whole draft is handed over at once, before it is written again. Called with the lock.
  * Returns: 0; -ENOMEM, -EMFILE. */
 static int closing_new(struct closing **ret_closing, struct upload *upload, pid_t pid)
@@ -483,7 +469,9 @@ static int closing_new(struct closing **ret_closing, struct upload *upload, pid_
 	};
 	closing->written.caller.pid = pid;
 	closing->task.run = closing_run;
-	closing->task.length = length_of_store(upload);
+	/* A draft that is still to be copied may grow before. */
+	if (!draft_is_whole(&upload->draft) || upload->draft.size > STORED_SOON)
+		closing->task.length = upload->class->length;
 	closing->upload = upload;
 	if (draft_is_whole(&upload->draft))
 		r = closing_take(closing);

@@ -35,9 +35,8 @@ struct upload_class {
 	 * what close(2) returns. Returns: 0; -EINVAL, -ESTALE, -ENOMEM. NULL: at close
 	 * alone.
 	 */
-	int (*look)(struct broker *broker, struct token token,
-		    const struct caller *caller, const char *bytes, size_t size,
-		    struct refusal *refusal);
+	int (*look)(struct broker *broker, struct token token, const char *bytes,
+		    size_t size, struct refusal *refusal);
 
 	/*
 	 * The file was closed, and store() will be called. Returns: 0; -ESTALE with a

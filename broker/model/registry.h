@@ -61,6 +61,7 @@ struct registry {
 	struct meter *shared_meter;	      /* of all other owners */
 	struct meter unsaved_meter; /* the shared one, where no records are kept */
 	uint64_t n_writers;	    /* descriptors of `data`, ever opened */
+	bool looks_at_tensors;	    /* a thread of the view; see tensors_upload.c */
 	uint64_t n_tensors;	    /* texts of `tensors`, ever made */
 	uint32_t n_wire_images;	    /* wire ids of images, ever given */
 

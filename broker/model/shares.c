@@ -58,7 +58,6 @@ static const struct share_row rows[N_SHARES] = {
 	[SHARE_FILE_PROCESSES] = { NULL, "processes that open files", 4, EBUSY },
 	[SHARE_WAITS] = { NULL, "allocations that wait for memory", 1024, EBUSY },
 	[SHARE_WRITES] = { NULL, "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
-	[SHARE_LOOKS] = { NULL, "looks at tensors", 1, EBUSY },
 };
 
 /* All devices have one row. */

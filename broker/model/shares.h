@@ -53,7 +53,6 @@ enum share {
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
 	SHARE_WAITS,	      /* allocations that wait for memory */
 	SHARE_WRITES,	      /* bytes of waiting writes, held in the broker */
-	SHARE_LOOKS,	      /* at tensors, by the write of them */
 	N_SHARES,
 };
 
