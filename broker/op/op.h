@@ -296,7 +296,10 @@ void op_start(struct op *ready);
  */
 void op_starts_hold(void);
 void op_starts_release(void);
-/* As op_start(), from the passed() of a deadline: begins them when the lock is free. */
+/*
+ * As op_start(), from the passed() of a deadline: begins them when the lock is free. On
+ * any other thread they begin with its next op_start(), which has to follow.
+ */
 void op_start_later(struct op *ready);
 /* As op_start(), for works parked by checkpoint_park(). */
 void op_resume(struct work *works);
@@ -389,9 +392,9 @@ struct full_name op_allocation_name(const struct op *op);
 void op_describe(struct op *op, struct text *text);
 
 /*
- * Shared by op.c, op_start.c and submit.c: finds the needs of a request, and starts and clears the
- * time limit, all under registry.lock; handles the reply; converts ready works to a list
- * of ops.
+ * Shared by op.c, op_start.c and submit.c: finds the needs of a request, and starts and
+ * clears the time limit, all under registry.lock; handles the reply; converts ready works
+ * to a list of ops.
  */
 int op_find_needs(struct op *op);
 void op_limit(struct op *op);

@@ -704,19 +704,6 @@ test_who_had_it_for_writing_has_sealed_memory_for_reading()
 	done
 }
 
-# The kernel has ended. It was the first thing that the guest's worker did.
-test_a_read_of_host_memory_that_is_sealed_behind_a_guests_first_kernel_is_answered()
-{
-	needs_root 'two users'
-	needs_kernels
-	local stranger=1077
-	by $alice run 'echo "x 2M kind=host mode=666" >control/alloc'
-	by $stranger run "mkdir modules/s; cat '$GPUMEM_KERNELS/saxpy.ptx' >modules/s/image; echo 'y 4K' >control/alloc"
-	by $stranger run 'echo "s saxpy grid=1 block=1 i32:1 f32:1 y x" >control/launch'
-	by $alice run 'echo 1 >allocations/x/sealed'
-	by $alice run 'timeout 10 head -c 4 allocations/x/data >/dev/null'
-}
-
 test_a_read_of_what_is_sealed_waits_for_kernels_of_guests_that_may_still_write()
 {
 	local withdrawn
