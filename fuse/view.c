@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "view.h"
 
+#include "base/token_ends.h"
 #include "node.h"
 
 #include <time.h>

@@ -285,12 +285,13 @@ int broker_limits(struct broker *broker, const char *path, struct text *why);
  */
 int broker_print_records(const char *path, struct text *text);
 
-/* Of the view's tokens, too. Owned by the broker. */
+/* The ends for the view's tokens, which the view raises (base/token_ends.h). Owned by the
+ * broker. */
 struct token_ends *broker_token_ends(const struct broker *broker);
 
 /*
- * The kernel's INIT, which began the connection: the next broker hears it again. It has
- * to be noted before it is answered.
+ * The kernel's request INIT, with which the connection began. Each next broker hears the
+ * same bytes again, so the request has to be noted before the answer.
  */
 size_t broker_init_request(const struct broker *broker, const void **ret_bytes);
 void broker_note_init_request(struct broker *broker, const void *bytes, size_t length);

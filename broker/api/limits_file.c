@@ -261,7 +261,7 @@ static int replace(const struct broker *broker, const struct text *text)
 
 static void explain(const char *path, int error, struct text *why)
 {
-	text_printf(why, "the limit holds, but it will be lost with this broker: %s ",
+	text_printf(why, "the limit holds, but the next mount will not have it: %s ",
 		    path);
 	if (error == ETIMEDOUT)
 		text_printf(why,

@@ -66,7 +66,7 @@ static uint32_t slot_reuse(struct handle_table *slots)
 	return slot;
 }
 
-/* Raises the end in steps, so that it is seldom written to. */
+/* Raises the end before the generation is given out: in steps, so seldom. */
 static void generation_given(const struct handle_table *slots, uint32_t generation)
 {
 	uint32_t end;
@@ -114,10 +114,14 @@ static void slot_free(struct handle_table *slots, uint32_t slot)
 
 void handle_table_begin(struct handle_table *slots, uint32_t *generations_end)
 {
+	uint32_t end = __atomic_load_n(generations_end, __ATOMIC_RELAXED);
+
 	assert(slots->n_table == 0);
-	if (*generations_end == 0 || *generations_end >= GENERATIONS_MOST)
-		*generations_end = 1;
-	slots->first_generation = *generations_end;
+	if (end == 0 || end >= GENERATIONS_MOST) {
+		end = 1;
+		__atomic_store_n(generations_end, end, __ATOMIC_RELAXED);
+	}
+	slots->first_generation = end;
 	slots->generations_end = generations_end;
 }
 

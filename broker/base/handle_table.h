@@ -6,12 +6,12 @@
  * outside the table's owner keeps an object only as a token {slot, generation}. The
  * generation of a slot goes up whenever its object leaves, so the token of a removed
  * object finds nothing, even when the slot is in use again. The slot that was freed first
- * is reused first, and not before SLOTS_AT_REST are free, so generations go up slowly. A
+ * is reused first, and not before SLOTS_AT_REST are free: generations go up slowly. A
  * generation is never zero.
  *
- * Tokens may be older than the process: whoever has a file open keeps its token for
- * years. So a process begins with generations above those of all earlier ones, and no
- * token of one is ever met in the next.
+ * Tokens may be older than the process: a program may have a file open for years. So a
+ * process begins with generations above those of all earlier processes, and no token of
+ * one process is ever met in a later one.
  */
 #pragma once
 
@@ -33,16 +33,6 @@ struct handle_table {
 	uint32_t *generations_end; /* handle_table_begin(); NULL: nobody follows */
 };
 
-/*
- * The numbers in the tokens of all brokers of a mount lie below these. A broker raises
- * them before it gives a token out, and the next one begins there.
- */
-struct token_ends {
-	uint64_t serials;     /* of control inodes (fuse/control_inode.h) */
-	uint32_t generations; /* see handle_table_begin() */
-	uint32_t reserved;
-};
-
 #define SLOTS_MAX     (1u << 23)
 #define SLOTS_AT_REST 1024
 
@@ -51,11 +41,11 @@ void handle_table_init(struct handle_table *slots);
 void handle_table_deinit(struct handle_table *slots);
 
 /*
- * The generations of earlier processes lie below *generations_end, which the table raises
- * before it gives a token out; 0 stands for none. Tokens of these processes find only the
- * objects that handle_table_put() puts back. The table must be empty. The threads of
- * several tables may share the number. Near the end of 32 bits it begins again: after
- * some million processes.
+ * The generations of earlier processes lie below *generations_end (base/token_ends.h); 0:
+ * there was no such process. Tokens of these processes find only the objects that
+ * handle_table_put() puts back. The table must be empty. Tables of several threads may
+ * share the number. Near the end of 32 bits generations begin again, after some million
+ * processes.
  */
 void handle_table_begin(struct handle_table *slots, uint32_t *generations_end);
 

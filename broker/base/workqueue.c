@@ -50,42 +50,43 @@ static const struct task **workqueue_find_place(struct workqueue *workqueue)
 	return &workqueue->running[i];
 }
 
-/* Whether the owner has threads left of the share. */
+/* A thread that looks for a task of that length. */
+struct search {
+	const struct workqueue *workqueue;
+	enum task_length length;
+};
+
+/*
+ * Whether the owner has threads left of the share, and no other slow task runs of the
+ * owner's, releases and tries included.
+ */
 static bool workqueue_may_run(void *userdata, uint64_t whose)
 {
-	const struct workqueue *workqueue = userdata;
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < workqueue->n_most; i++)
-		n += workqueue->running[i] && workqueue->running[i]->turn.whose == whose;
-	return n < workqueue->share;
-}
-
-/* An owner runs one slow task at a time, releases and tries included. */
-static bool workqueue_may_run_slow(void *userdata, uint64_t whose)
-{
-	const struct workqueue *workqueue = userdata;
+	const struct search *search = userdata;
+	const struct workqueue *workqueue = search->workqueue;
+	unsigned int n = 0, n_slow = 0;
 
 	for (unsigned int i = 0; i < workqueue->n_most; i++) {
 		const struct task *task = workqueue->running[i];
 
-		if (task && task->length == TASK_SLOW &&
-		    (uint32_t)task->turn.whose == (uint32_t)whose)
-			return false;
+		if (!task)
+			continue;
+		n += task->turn.whose == whose;
+		n_slow += task->length == TASK_SLOW &&
+			  (uint32_t)task->turn.whose == (uint32_t)whose;
 	}
-	return workqueue_may_run(userdata, whose);
+	return n < workqueue->share && !(search->length == TASK_SLOW && n_slow);
 }
 
 static struct task *workqueue_take_of(struct workqueue *workqueue,
 				      enum task_length length)
 {
+	struct search search = { workqueue, length };
 	struct turn *turn = NULL;
 
 	if (workqueue_has_thread(workqueue, length))
-		turn = turns_take(&workqueue->waiting[length],
-				  length == TASK_SLOW ? workqueue_may_run_slow
-						      : workqueue_may_run,
-				  workqueue);
+		turn = turns_take(&workqueue->waiting[length], workqueue_may_run,
+				  &search);
 	return turn ? container_of(turn, struct task, turn) : NULL;
 }
 

@@ -387,7 +387,7 @@ static uint64_t lifetime_await(struct lifetime *lifetime)
 			  });
 }
 
-/* All uids of a range are one. */
+/* The payer, or the range of subordinate uids that the payer belongs to. */
 static uint64_t user_of(const struct lifetime *lifetime)
 {
 	return subordinates_user(lifetime->broker->registry->subordinates,

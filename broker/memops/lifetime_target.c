@@ -17,7 +17,7 @@ struct lifetime_target {
 	UT_hash_handle hh;
 };
 
-/* Returns: 0, with the target that the table has, or a new one; -ENOMEM. */
+/* Adds the target to the table if the target is not there. Returns: 0; -ENOMEM. */
 static int target_get(struct lifetimes *lifetimes, uint64_t user, const char *name,
 		      struct lifetime_target **ret)
 {

@@ -19,8 +19,8 @@
 #define WALK_PIECE 512
 
 /*
- * Ids of allocations begin anywhere below 2^48, so that a program or a script that has
- * one of an earlier mount meets no other allocation with that id.
+ * The first id of an allocation is a random number below 2^48. A program or a script may
+ * keep an id over a restart of the mount: no other allocation shall have that id then.
  */
 #define FIRST_ID_BITS 48
 

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "base/handle_table.h"
+#include "base/token_ends.h"
 #include "model/allocation.h"
 #include "model/device.h"
 #include "model/folder.h"

@@ -15,7 +15,7 @@
 #include "base/def.h"
 #include "base/spawner.h"
 
-#define REPLACES UINT64_MAX /* no user */
+#define REPLACES UINT64_MAX /* in the place of a user: the process that replaces */
 
 void outside_init(struct outside *outside, struct spawner *spawner)
 {
@@ -55,6 +55,7 @@ static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 	pthread_mutex_unlock(&outside->lock);
 }
 
+/* For a process of its own: an option of gpumem-worker with a path. */
 struct order {
 	const char *program, *option, *path;
 	int text; /* -1: none */
@@ -102,7 +103,7 @@ static int take(int socket, int *ret_fd)
 }
 
 /* Returns: 0, with a descriptor or -1; -errno. */
-static int obey(struct outside *outside, const struct order *order, int *ret_fd)
+static int give_order(struct outside *outside, const struct order *order, int *ret_fd)
 {
 	_cleanup_close_ int ours = -1, theirs = -1;
 	int sockets[2], r;
@@ -131,18 +132,33 @@ static int obey(struct outside *outside, const struct order *order, int *ret_fd)
 int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path)
 {
-	const struct order order = { program, "--open", path, -1, user, OUTSIDE_MS };
-	int fd = -1, r = obey(outside, &order, &fd);
+	const struct order order = {
+		.program = program,
+		.option = "--open",
+		.path = path,
+		.text = -1,
+		.user = user,
+		.limit_ms = OUTSIDE_MS,
+	};
+	int fd = -1, r = give_order(outside, &order, &fd);
 
-	return r < 0 ? r : fd < 0 ? -EIO : fd;
+	if (r == 0 && fd < 0)
+		r = -EIO;
+	return r < 0 ? r : fd;
 }
 
 int outside_replace(struct outside *outside, const char *program, const char *path,
 		    int text)
 {
-	const struct order order = { program, "--replace", path,
-				     text,    REPLACES,	   OUTSIDE_REPLACE_MS };
+	const struct order order = {
+		.program = program,
+		.option = "--replace",
+		.path = path,
+		.text = text,
+		.user = REPLACES,
+		.limit_ms = OUTSIDE_REPLACE_MS,
+	};
 	int fd = -1;
 
-	return obey(outside, &order, &fd);
+	return give_order(outside, &order, &fd);
 }

@@ -2,9 +2,9 @@
 /*
  * Opens and replaces files in folders that any user may keep locked. Who looks up or
  * makes a name in such a folder waits for the lock, and no signal ends the wait: the
- * broker could not even be ended. So a process of its own does it (worker/outside.h), for
- * so many milliseconds at most. A process that is late gets SIGKILL, and ends when it has
- * the lock.
+ * broker could not even be ended. So a process of its own waits (worker/outside.h), and
+ * the broker waits a bounded time for the process. A late process gets SIGKILL, and ends
+ * with the wait for the lock.
  */
 #pragma once
 
@@ -46,8 +46,8 @@ int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path);
 
 /*
- * Puts a new file, which has what can be read from a descriptor, in the place of a file,
- * and has both on the disk (fsync(2)). By one thread only. May take OUTSIDE_REPLACE_MS.
+ * Puts a new file with the bytes of a descriptor in the place of a file, and waits until
+ * file and folder are on the disk. By one thread only. May take OUTSIDE_REPLACE_MS.
  *
  * Returns: 0; -ETIMEDOUT; -EBUSY while an earlier process is late; -errno. The file is
  * the old one then, or, if only fsync(2) of the folder failed, the new one.

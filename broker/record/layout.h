@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/def.h"
+#include "base/token_ends.h"
 #include "record/records.h"
 
 #define RECORDS_MAGIC	"gpumem records\n"

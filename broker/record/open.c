@@ -294,7 +294,7 @@ static bool is_layout(const struct records *old)
 	return same;
 }
 
-/* Older programs gave each of 4096 brokers numbers of its own. */
+/* Older programs gave 2^20 generations and 2^37 serials to each of 4096 brokers. */
 static struct token_ends token_ends_of(const struct records_header *old)
 {
 	if (old->token_ends.generations)

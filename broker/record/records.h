@@ -19,10 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/handle_table.h"
 #include "record/types.h"
 
 struct records;
+struct token_ends; /* base/token_ends.h */
 struct text;
 
 /* Returns: 0; -ENOMEM, -EMFILE. */
@@ -46,7 +46,7 @@ int records_fd(const struct records *records);
 /* How many brokers have written here, this one included: 1, 2, ... */
 uint32_t records_boot(const struct records *records);
 
-/* Of all brokers that have written here. Owned by the records. */
+/* The ends of all brokers that have written here. Owned by the records. */
 struct token_ends *records_token_ends(struct records *records);
 
 /*

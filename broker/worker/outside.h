@@ -6,7 +6,8 @@
 _Noreturn void outside_run_open(const char *path);
 
 /*
- * Replaces the file by what can be read from WIRE_STAGING_FD, and tells the broker the
- * errno. Ends with the broker: the next one may replace the file, too.
+ * Replaces the file by one with the bytes of WIRE_STAGING_FD, and tells the broker the
+ * errno. The process ends with the broker, since the next broker may replace the file,
+ * too.
  */
 _Noreturn void outside_run_replace(const char *path);

@@ -226,14 +226,7 @@ test_a_cgroup_whose_lock_is_kept_keeps_nobody_else()
 		writers+=($!)
 	done
 	eventually "[ \$(wc -l <'$G/job/cgroup.procs') = 8 ]"
-	py "$G/job" <<-'EOF' &
-		processes = keep_lock(sys.argv[1])
-		print("kept", flush=True)
-		while os.path.exists(f"{os.environ['T']}/go"):
-		    time.sleep(0.05)
-		for process in processes:
-		    os.kill(process, signal.SIGKILL)
-	EOF
+	py "$G/job" "$T/go" <<<'keep_lock_while(*sys.argv[1:])' &
 	locker=$!
 	sleep 2
 	yes | head -n 8 >"$T/go"
@@ -263,12 +256,7 @@ test_searches_that_wait_for_a_lock_keep_no_search_of_another_user()
 	py "$G/job" "$T/locker.go" >"$T/locker" <<-'EOF' &
 		while not os.path.exists(sys.argv[2]):
 		    time.sleep(0.05)
-		processes = keep_lock(sys.argv[1])
-		print("kept", flush=True)
-		while os.path.exists(sys.argv[2]):
-		    time.sleep(0.05)
-		for process in processes:
-		    os.kill(process, signal.SIGKILL)
+		keep_lock_while(*sys.argv[1:])
 	EOF
 	locker=$!
 	mkfifo "$T/searches.go"

@@ -679,7 +679,7 @@ test_a_limit_that_can_not_be_kept_says_so()
 	broker_start "$T/own" --driver "$(driver own)" --limits "$T/kept/limits"
 	cd "$T/own/mnt"
 	rmdir "$T/kept"
-	refused EIO "the limit holds, but it will be lost with this broker: $T/kept/limits can't be written: No such file" \
+	refused EIO "the limit holds, but the next mount will not have it: $T/kept/limits can't be written: No such file" \
 		'echo "host 1G" >owners/default/max'
 	is "$(value_of owners/default/max host)" 1073741824
 	cd /
@@ -690,21 +690,14 @@ test_a_limit_that_can_not_be_kept_says_so()
 test_a_locked_folder_of_the_file_keeps_nobody_waiting()
 {
 	needs_root 'root keeps limits'
-	local locker pid lost='the limit holds, but it will be lost with this broker'
+	local locker pid lost='the limit holds, but the next mount will not have it'
 	mkdir "$T/locked"
 	: >"$T/locked.go"
 	broker_start "$T/own" --driver "$(driver own)" --limits "$T/locked/limits" --keep
 	cd "$T/own/mnt"
 	mkdir owners/100{1..4}
 	echo 'host 4G' >owners/default/max
-	py "$T/locked" "$T/locked.go" >"$T/locker" <<-'EOF' &
-		processes = keep_lock(sys.argv[1])
-		print("kept", flush=True)
-		while os.path.exists(sys.argv[2]):
-		    time.sleep(0.05)
-		for process in processes:
-		    os.kill(process, signal.SIGKILL)
-	EOF
+	py "$T/locked" "$T/locked.go" <<<'keep_lock_while(*sys.argv[1:])' >"$T/locker" &
 	locker=$!
 	eventually "grep -q kept '$T/locker'"
 	refused EIO "$lost: $T/locked/limits has not been written in 5 s: a program may keep the lock" \

@@ -131,6 +131,16 @@ def keep_lock(folder):
     return processes
 
 
+def keep_lock_while(folder, path):
+    """Keeps the folder's lock, says so, and lets go when the path is there no more."""
+    processes = keep_lock(folder)
+    print("kept", flush=True)
+    while os.path.exists(path):
+        time.sleep(0.05)
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
 def synchronize_by_libaio(fd):
     """Asks for an fsync, and does not wait for its end."""
     io_setup, io_submit = 206, 209

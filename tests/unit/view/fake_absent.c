@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "base/handle_table.h"
+#include "base/token_ends.h"
 
 /* ---- modules: there are none ---- */
 

@@ -49,9 +49,9 @@ static const struct mapping *mapping_around(uint64_t address)
 }
 
 /*
- * Gives the file its size back, which it may have already: another thread was here. A
- * full file system looks the same and is none of ours: then the page can't be had. Where
- * it can, the file may be short again before the access comes again, and so forth.
+ * Gives the file its size back, unless another thread has done so. An access to a full
+ * file system fails in the same way, and is not repaired: there the page can't be made.
+ * The file may be short again before the access is tried again, and is repaired again.
  */
 static bool repair(uint64_t address)
 {
