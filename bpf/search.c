@@ -10,6 +10,7 @@
 
 #include "apart.h"
 #include "base/clock.h"
+#include "base/subordinates.h"
 #include "proc.h"
 
 #include <dirent.h>
@@ -17,8 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each costs a wait. */
-#define LATE_MAX 3 /* processes of a user, but for root */
+/*
+ * Processes of a user that may be late: the tool waits for each. The uids of a range are
+ * one user. Root may have any number.
+ */
+#define LATE_MAX 3
 
 struct late {
 	pid_t pid;
@@ -28,7 +32,8 @@ struct late {
 struct search {
 	const struct options *options;
 	struct libraries *libraries; /* known at the start of a child */
-	struct late *late;	     /* the processes that did not answer */
+	struct subordinates *subordinates;
+	struct late *late; /* the processes that did not answer */
 	size_t n_late;
 	struct late at; /* asked last */
 };
@@ -62,12 +67,17 @@ static void send_library(const struct library *library)
 	apart_answer(&packet, sizeof packet, library->fd);
 }
 
+static uint64_t user_of(const struct search *search, uid_t uid)
+{
+	return subordinates_user(search->subordinates, uid);
+}
+
 static size_t late_of(const struct search *search, uid_t uid)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < search->n_late; i++)
-		n += search->late[i].uid == uid;
+		n += user_of(search, search->late[i].uid) == user_of(search, uid);
 	return n;
 }
 
@@ -163,7 +173,11 @@ static void skip(struct search *search)
 
 void search_running(struct libraries *libraries, const struct options *options)
 {
-	struct search search = { .options = options, .libraries = libraries };
+	struct search search = {
+		.options = options,
+		.libraries = libraries,
+		.subordinates = subordinates_new("/etc/subuid"),
+	};
 	bool end = false;
 
 	while (!end) {
@@ -184,5 +198,6 @@ void search_running(struct libraries *libraries, const struct options *options)
 		}
 		skip(&search);
 	}
+	subordinates_free(search.subordinates);
 	free(search.late);
 }

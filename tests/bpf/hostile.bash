@@ -370,6 +370,32 @@ test_a_user_whose_processes_do_not_answer_is_waited_for_no_more()
 	like "$(<"$T/err")" "probing $T/a/"
 }
 
+test_the_uids_of_a_range_are_waited_for_like_one_user()
+{
+	local uid
+	no_flush
+	for uid in {64302..64307}; do
+		stuck "$uid"
+	done
+	mkdir "$T/a"
+	cp "$P" "$T/a/libcuda.so.1"
+	with_library "$T/a/libcuda.so.1"
+	echo 'nobody:64302:6' >"$T/subuid"
+	# Only this tool sees the range.
+	cat >"$T/tool" <<-EOF
+		#!/bin/sh
+		exec unshare -m sh -c 'mount --bind $T/subuid /etc/subuid && exec "\$0" "\$@"' \\
+			'$GPUMEM_TRACE' "\$@"
+	EOF
+	chmod 755 "$T/tool"
+	GPUMEM_TRACE=$T/tool begin --json -d 0.1
+	eventually "grep -q 'detached in' '$T/err'"
+	ends
+	is "$(grep -c 'which does not answer' "$T/err")" 3
+	like "$(<"$T/err")" 'left out the other processes of user 643'
+	like "$(<"$T/err")" "probing $T/a/"
+}
+
 test_a_traced_process_that_does_not_answer_is_asked_no_more()
 {
 	no_flush
