@@ -202,6 +202,26 @@ static int device_memory(struct memory *memory, uint32_t device, uint64_t size,
 	return fd;
 }
 
+/* Without memory of its own yet. */
+static int block_make(struct block **ret_block, const struct memory *memory,
+		      uint32_t place, uint64_t size, enum guard guard)
+{
+	struct block *block;
+
+	if (size > (place == PLACE_HOST ? WIRE_HOST_SPAN : WIRE_DEVICE_SPAN))
+		return -ENOMEM;
+	if (!descriptor_is_left())
+		return -EMFILE;
+	block = calloc(1, sizeof(*block));
+	if (!block)
+		return -ENOMEM;
+	block->place = place;
+	block->guard = guard;
+	block->size = align_up(size, block_granularity(memory, place));
+	*ret_block = block;
+	return 0;
+}
+
 static int block_new_device(struct block **ret_block, struct memory *memory,
 			    uint32_t device, uint64_t size, enum guard guard,
 			    struct cuda_failure *failure)
@@ -210,16 +230,9 @@ static int block_new_device(struct block **ret_block, struct memory *memory,
 	_cleanup_close_ int fd = -1;
 	int r;
 
-	if (size > WIRE_DEVICE_SPAN)
-		return -ENOMEM;
-	if (!descriptor_is_left())
-		return -EMFILE;
-	block = calloc(1, sizeof(*block));
-	if (!block)
-		return -ENOMEM;
-	block->place = device;
-	block->guard = guard;
-	block->size = align_up(size, block_granularity(memory, device));
+	r = block_make(&block, memory, device, size, guard);
+	if (r < 0)
+		return r;
 	fd = device_memory(memory, device, block->size, failure);
 	/* A driver without descriptors left reports lack of memory. */
 	if (fd < 0)
@@ -342,16 +355,9 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	_cleanup_close_ int fd = -1;
 	int r;
 
-	if (size > WIRE_HOST_SPAN)
-		return -ENOMEM;
-	if (!descriptor_is_left())
-		return -EMFILE;
-	block = calloc(1, sizeof(*block));
-	if (!block)
-		return -ENOMEM;
-	block->place = PLACE_HOST;
-	block->guard = guard;
-	block->size = align_up(size, block_granularity(memory, PLACE_HOST));
+	r = block_make(&block, memory, PLACE_HOST, size, guard);
+	if (r < 0)
+		return r;
 	fd = host_memfd(block->size, &block->memory);
 	if (fd < 0)
 		return fd;
