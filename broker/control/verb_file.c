@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/refusal.h"
 #include "control/command.h"
 #include "control/line.h"
@@ -20,10 +21,32 @@
 
 struct file_line {
 	char path[LINE_MAX_LENGTH + 1];
+	struct file_id file_id;
 	struct range range;
 	uint64_t file_offset;
 	bool wait;
 };
+
+/* DEVICE:INODE. word NULL: any file. */
+static int file_id_parse(const char *word, struct file_id *ret_id,
+			 struct refusal *refusal)
+{
+	const char *inode = word ? strchr(word, ':') : NULL;
+	char device[32] = "";
+
+	*ret_id = (struct file_id){ 0 };
+	if (!word)
+		return 0;
+	if (inode)
+		snprintf(device, sizeof(device), "%.*s", (int)(inode - word), word);
+	if (inode && number_parse(device, &ret_id->device) == 0 &&
+	    number_parse(inode + 1, &ret_id->inode) == 0 && ret_id->inode)
+		return 0;
+	return refuse(refusal, EINVAL,
+		      "file_id=%.64s is not DEVICE:INODE, two numbers as of "
+		      "stat -c %%d:%%i FILE",
+		      word);
+}
 
 static int file_parse(struct command *command, struct file_line *line,
 		      struct refusal *refusal)
@@ -35,6 +58,8 @@ static int file_parse(struct command *command, struct file_line *line,
 	r = line_full_name(words->operands[0], "allocation", refusal);
 	if (r == 0)
 		r = line_path(line_value(words, "path"), line->path, refusal);
+	if (r == 0)
+		r = file_id_parse(line_value(words, "file_id"), &line->file_id, refusal);
 	if (r == 0)
 		r = line_range(line_value(words, "offset"), line_value(words, "length"),
 			       &line->range, refusal);
@@ -104,6 +129,7 @@ static void verb_file(struct command *command, bool save)
 		return;
 	spec = (struct file_spec){
 		.path = line.path,
+		.file_id = line.file_id,
 		.file_offset = line.file_offset,
 		.to_end = !save && !line.range.has_length,
 		.save = save,

@@ -40,6 +40,7 @@
 struct file_op {
 	struct op op;
 	char *path; /* owned */
+	struct file_id file_id;
 	uint64_t file_offset;
 	bool to_end;
 	bool save;
@@ -122,6 +123,7 @@ static int file_open(struct op *op, struct refusal *refusal)
 	const struct use *use = &op->work.uses[0];
 	const struct file_wish wish = {
 		.path = file->path,
+		.only = file->file_id,
 		.source = file->file_offset,
 		.length = use->length,
 		.to_end = file->to_end,
@@ -248,6 +250,9 @@ static int file_explain(struct op *op, const struct wire_reply *reply)
 			    "%.200s is in a mount of gpumemd: control/copy copies "
 			    "between allocations",
 			    path);
+		break;
+	case WIRE_FILE_ANOTHER:
+		text_printf(text, "%.200s is another file than that of file_id=", path);
 		break;
 	case WIRE_FILE_OUT_OF_RANGE:
 		file_tell_range(op, reply->value[0]);
@@ -466,6 +471,7 @@ int file_op_new(struct broker *broker, const struct caller *caller,
 	r = file_set_path(file, spec->path, refusal);
 	if (r < 0)
 		goto fail;
+	file->file_id = spec->file_id;
 	file->file_offset = spec->file_offset;
 	file->to_end = spec->to_end;
 	file->save = spec->save;

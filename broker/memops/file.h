@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "process/file_process.h"
+
 struct allocation;
 struct broker;
 struct caller;
@@ -13,9 +15,10 @@ struct range;
 struct refusal;
 
 struct file_spec {
-	const char *path;     /* absolute; copied */
-	uint64_t file_offset; /* of a load */
-	bool to_end;	      /* a load of all that the file has from there on */
+	const char *path;	/* absolute; copied */
+	struct file_id file_id; /* of a load */
+	uint64_t file_offset;	/* of a load */
+	bool to_end;		/* a load of all that the file has from there on */
 	bool save;
 	bool wait; /* somebody waits for the end, and a signal may end the wait */
 };

@@ -194,6 +194,8 @@ static struct file_session *session_make(const struct file_wish *wish)
 	if (!session->open)
 		return session_free(session);
 	session->open->length = wish->length;
+	session->open->device = wish->only.device;
+	session->open->inode = wish->only.inode;
 	session->open->mode = wish->save ? wish->mode : 0;
 	strcpy(session->open->path, wish->path);
 	session->request = (struct request){

@@ -22,11 +22,17 @@ struct file_session;
 struct refusal;
 struct worker;
 
+/* What a file is, wherever its name goes: as in struct stat. */
+struct file_id {
+	uint64_t device, inode; /* inode 0: any file */
+};
+
 struct file_wish {
 	const char *path;
-	uint64_t source; /* the first byte of the file to load */
-	uint64_t length; /* bytes to move */
-	bool to_end;	 /* a load: or less, if the file ends before */
+	struct file_id only; /* a load: of no other file */
+	uint64_t source;     /* the first byte of the file to load */
+	uint64_t length;     /* bytes to move */
+	bool to_end;	     /* a load: or less, if the file ends before */
 	bool save;
 	mode_t mode; /* of a saved file that is not there yet */
 };

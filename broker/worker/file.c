@@ -114,17 +114,21 @@ static int file_again(int fd, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-enum wire_file_end file_open_to_load(struct file *file, const char *path,
-				     const struct wire_request *request, uint64_t length,
-				     int *ret_error)
+enum wire_file_end file_open_to_load(struct file *file,
+				     const struct wire_request *request,
+				     const struct wire_file_open *wish, int *ret_error)
 {
+	uint64_t size, left, length = wish->length;
 	enum wire_file_end end;
 	struct stat stat;
-	uint64_t size, left;
 
-	end = file_open(path, O_RDONLY, &file->fd, &stat, ret_error);
+	end = file_open(wish->path, O_RDONLY, &file->fd, &stat, ret_error);
 	if (end != WIRE_FILE_DONE)
 		return end;
+	if (wish->inode && (stat.st_ino != wish->inode || stat.st_dev != wish->device)) {
+		*ret_error = ESTALE;
+		return WIRE_FILE_ANOTHER;
+	}
 	size = (uint64_t)stat.st_size;
 	left = size - MIN(request->source, size);
 	file->bytes = request->flags & WIRE_TO_END ? MIN(left, length) : length;

@@ -36,12 +36,12 @@ struct file {
 	}
 
 /*
- * Open a file. request: of FILE_OPEN; length: bytes to move. Return: WIRE_FILE_DONE; else
- * how the opening ended, with *ret_error a positive errno.
+ * Open a file. request, wish: of a FILE_OPEN; length: bytes to move. Return:
+ * WIRE_FILE_DONE; else how the opening ended, with *ret_error a positive errno.
  */
-enum wire_file_end file_open_to_load(struct file *file, const char *path,
-				     const struct wire_request *request, uint64_t length,
-				     int *ret_error);
+enum wire_file_end file_open_to_load(struct file *file,
+				     const struct wire_request *request,
+				     const struct wire_file_open *wish, int *ret_error);
 enum wire_file_end file_open_to_save(struct file *file, const char *path, mode_t mode,
 				     uint64_t length, int *ret_error);
 

@@ -235,10 +235,10 @@ static enum wire_file_end session_open(struct session *session, int *ret_error)
 	enum wire_file_end end;
 
 	session->file.save = request->flags & WIRE_TO_FILE;
-	end = session->file.save ? file_open_to_save(&session->file, open->path,
-						     open->mode, open->length, ret_error)
-				 : file_open_to_load(&session->file, open->path, request,
-						     open->length, ret_error);
+	end = session->file.save
+		      ? file_open_to_save(&session->file, open->path, open->mode,
+					  open->length, ret_error)
+		      : file_open_to_load(&session->file, request, open, ret_error);
 	if (end != WIRE_FILE_DONE) {
 		file_close(&session->file);
 		return end;

@@ -35,7 +35,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 10
+#define WIRE_VERSION 11
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -254,7 +254,9 @@ struct wire_file {
 /* The payload of a FILE_OPEN. */
 struct wire_file_open {
 	uint64_t length; /* bytes to move */
-	uint32_t mode;	 /* WIRE_TO_FILE: of a file that is not there yet */
+	/* Of the only file that is to be loaded, as in struct stat. inode 0: any file. */
+	uint64_t device, inode;
+	uint32_t mode; /* WIRE_TO_FILE: of a file that is not there yet */
 	uint32_t reserved;
 	char path[]; /* absolute, terminated; ends the payload */
 };
@@ -265,6 +267,7 @@ enum wire_file_end {
 	WIRE_FILE_NOT_OPENED,	/* errno */
 	WIRE_FILE_NOT_REGULAR,	/* errno: EISDIR, EINVAL */
 	WIRE_FILE_IN_MOUNT,	/* of a broker */
+	WIRE_FILE_ANOTHER,	/* errno: than the only one to be loaded */
 	WIRE_FILE_OUT_OF_RANGE, /* value[0] = size of the file */
 	WIRE_FILE_NOT_MOVED,	/* errno, where value[0] says */
 	WIRE_FILE_SHORT,	/* the file has become shorter, and ends there */

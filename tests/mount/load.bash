@@ -157,6 +157,25 @@ test_ranges_are_checked()
 	cmp -n 4096 allocations/x/data "$T/f"
 }
 
+test_only_the_file_of_file_id_is_loaded()
+{
+	local id word
+	file f 4096
+	file another 4096
+	id=$(stat -c %d:%i "$T/f")
+	echo 'x 4096' >control/alloc
+	echo "x path=$T/f file_id=$id" >control/load
+	cmp allocations/x/data "$T/f"
+	ln -sfn "$T/another" "$T/name"
+	refused ESTALE "name is another file than that of file_id=" \
+		"echo 'x path=$T/name file_id=$id' >control/load"
+	cmp allocations/x/data "$T/f"
+	for word in 1 1: :1 1:0 1:2:3 1:x -1:2 "$id:"; do
+		refused EINVAL "file_id=$word is not DEVICE:INODE" "echo 'x path=$T/f file_id=$word' >control/load"
+	done
+	refused EINVAL "no key 'file_id'" "echo 'x path=$T/f file_id=$id' >control/save"
+}
+
 test_a_saved_file_replaces_the_old_one_when_it_is_complete()
 {
 	file old 100

@@ -581,6 +581,37 @@ def test_a_file_that_changes_while_it_is_loaded_is_not_published():
             eventually(lambda: gpumem.ls() == [])
 
 
+def test_another_file_that_is_there_for_a_moment_is_not_loaded():
+    """Its folder is renamed, and renamed back."""
+    numpy = need("numpy")
+    command = gpumem.Mount.command
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/here/model.safetensors"
+        for place in ("here", "there"):
+            os.mkdir(f"{folder}/{place}")
+            safetensors(f"{folder}/{place}/model.safetensors", model(numpy))
+
+        def exchange():
+            os.rename(f"{folder}/here", f"{folder}/away")
+            os.rename(f"{folder}/there", f"{folder}/here")
+            os.rename(f"{folder}/away", f"{folder}/there")
+
+        def exchanged(mount, file, line):
+            if file != "control/load":
+                return command(mount, file, line)
+            exchange()
+            try:
+                return command(mount, file, line)
+            finally:
+                exchange()
+
+        gpumem.Mount.command = exchanged
+        with raises(errno.ESTALE, "model.safetensors is another file"):
+            gpumem.load(path, "llama")
+        gpumem.Mount.command = command
+        eventually(lambda: gpumem.ls() == [])
+
+
 def test_a_file_that_shrinks_half_way_is_not_published():
     numpy = need("numpy")
     with tempfile.TemporaryDirectory() as folder:

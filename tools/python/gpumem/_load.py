@@ -311,9 +311,12 @@ def _passing_signals_wait() -> Iterator[None]:
 def _fill(mount: Mount, file: _File, name: str, part: Part) -> None:
     """Fills the part, and publishes it."""
     path = _path_word(file.path)
+    # The path may lead to another file for a moment: whoever owns a folder on the way can
+    # rename it and rename it back.
+    file_id = f"{file.status.st_dev}:{file.status.st_ino}"
     for piece in file.pieces:
         line = (
-            f"{part.name} id={part.id} path={path} offset={piece.offset} "
+            f"{part.name} id={part.id} path={path} file_id={file_id} offset={piece.offset} "
             f"file_offset={file.begin + piece.begin} length={piece.length}"
         )
         try:
