@@ -159,7 +159,7 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 	if (r == 0)
 		r = seal_prepare(broker, allocation, &ready, refusal);
 	if (r == 0)
-		seal(broker, allocation, caller);
+		seal(broker, allocation, caller, &ready);
 	op_start_later(ready);
 	return r;
 }

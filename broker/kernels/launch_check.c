@@ -223,7 +223,9 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 		struct use *use = &work->uses[i];
 
 		use->guest_writes = guest_may_write(&launch->op, use);
-		if (!guest_may_use(&launch->op, use))
+		if (guest_comes_after_seal(&launch->op, use))
+			r = refuse_sealed(refusal, use->allocation);
+		else if (!guest_may_use(&launch->op, use))
 			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
 					      use->write);
 		else if (guest_shares_block(&launch->op, use->allocation))

@@ -66,6 +66,8 @@ static int file_check_rights(struct op *op, struct refusal *refusal)
 	struct use *use = &op->work.uses[0];
 
 	use->guest_writes = guest_may_write(op, use);
+	if (guest_comes_after_seal(op, use))
+		return refuse_sealed(refusal, allocation);
 	if (!guest_may_use(op, use))
 		return refuse(refusal, EACCES,
 			      "the worker of uid %u may not %s allocation %s of uid %u, "

@@ -192,9 +192,17 @@ bool guest_may_write(const struct op *op, const struct use *use)
 	       (!use->allocation->sealed || use->write);
 }
 
+/* Nothing would take the memory, mapped for writing, from the worker afterwards. */
+bool guest_comes_after_seal(const struct op *op, const struct use *use)
+{
+	return use->allocation->sealed && use->write && !work_has_begun(&op->work) &&
+	       op->owner != use->allocation->owner && op->owner->uid != 0;
+}
+
 bool guest_may_use(const struct op *op, const struct use *use)
 {
-	if (use->guest_writes && !guest_may_write(op, use))
+	if (guest_comes_after_seal(op, use) ||
+	    (use->guest_writes && !guest_may_write(op, use)))
 		return false;
 	return use_may(op, op->owner, use, use->write ? ACCESS_WRITE : ACCESS_READ);
 }

@@ -27,9 +27,15 @@ int guests_seal(struct broker *broker, struct allocation *allocation, struct op 
 
 /*
  * Whether an op's worker may have the memory mapped for writing: of sealed memory only
- * for a write that came before the seal. Under registry.lock.
+ * for a write that began before the seal. Under registry.lock.
  */
 bool guest_may_write(const struct op *op, const struct use *use);
+
+/*
+ * Whether the use would write sealed memory in a guest's worker, and the op has not
+ * begun. Under registry.lock.
+ */
+bool guest_comes_after_seal(const struct op *op, const struct use *use);
 
 /*
  * Whether the user who asked for an op that runs in another worker may still use the

@@ -212,7 +212,7 @@ static void set_publish(struct set *set, struct op **ready)
 
 	records_begin(set->broker->registry->records);
 	for (size_t i = 0; i < set->n; i++) {
-		seal(set->broker, set->allocations[i], set->caller);
+		seal(set->broker, set->allocations[i], set->caller, ready);
 		lifetime_leave(set->allocations[i]);
 		allocation_save(set->allocations[i]);
 		if (!set->replaced[i])

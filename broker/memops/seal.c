@@ -14,6 +14,7 @@
 #include "memops/lease.h"
 #include "memops/lease_private.h"
 #include "memops/permissions.h"
+#include "memops/shut_off.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -266,11 +267,13 @@ void broker_note_opened(struct broker *broker, struct token token)
 }
 
 void seal(struct broker *broker, struct allocation *allocation,
-	  const struct caller *caller)
+	  const struct caller *caller, struct op **ready)
 {
 	if (allocation->sealed)
 		return;
 	allocation->sealed = true;
+	/* Without memory they are refused when they begin. */
+	(void)guests_turn_away(allocation, ready);
 	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "seal allocations/%s",
 			 allocation_name(allocation).text);

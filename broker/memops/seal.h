@@ -3,8 +3,9 @@
  * Sealing: an allocation that nobody writes any more, root neither.
  *
  * The flag counts from the moment it is set. Writes that have their place in the order of
- * uses by then are done; later ones are refused where they would be added. So whoever
- * reads after the seal reads what stays.
+ * uses by then are done, but for those of guests in their own workers (kernels, loads)
+ * that have not begun: these are turned away. Later writes are refused where they would
+ * be added. So whoever reads after the seal reads what stays.
  */
 #pragma once
 
@@ -52,6 +53,10 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 int seal_prepare(struct broker *broker, struct allocation *allocation, struct op **ready,
 		 struct refusal *refusal);
 
-/* Seals an allocation that is prepared; twice is once. Under registry.lock. */
+/*
+ * Seals an allocation that is prepared; twice is once. Kernels and loads of guests that
+ * wait to write the allocation are turned away. Under registry.lock; then call
+ * op_start().
+ */
 void seal(struct broker *broker, struct allocation *allocation,
-	  const struct caller *caller);
+	  const struct caller *caller, struct op **ready);

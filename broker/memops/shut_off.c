@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "base/refusal.h"
+#include "memops/permissions.h"
 #include "model/allocation.h"
 #include "model/owner.h"
 #include "model/stream.h"
@@ -60,6 +61,10 @@ static int use_refuse(const struct op *op, const struct use *use, bool began,
 		return refuse(refusal, ESTALE,
 			      "allocation %s of uid %u was freed %s %s %s%s", name.text,
 			      allocation->owner->uid, when, article, what, end);
+	if (guest_comes_after_seal(op, use))
+		return refuse(refusal, EPERM,
+			      "allocation %s of uid %u was sealed before %s %s began",
+			      name.text, allocation->owner->uid, article, what);
 	return refuse(refusal, EACCES,
 		      "allocation %s of uid %u was shut off from uid %u, with mode %04o, "
 		      "%s %s %s%s",

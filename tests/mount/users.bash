@@ -657,30 +657,40 @@ holds_mine()
 	eventually 'grep -q hold=w allocations/mine/leases'
 }
 
-# The kernel that reads begins after the seal, so bob's worker maps x for reading. The work
-# behind it came before the seal and still writes x.
-test_work_queued_before_a_seal_writes_what_the_worker_has_for_reading()
+# Bob's worker would keep x for writing for good, if the work began after the seal.
+test_work_of_guests_that_waits_to_write_what_is_sealed_is_turned_away()
 {
-	local holder kind work
+	local holder kind what work
 	needs_root 'several users'
 	loaded_by $bob order
 	mkdir -p -m 777 "$T/theirs"
-	by $bob run "printf '\\5\\0\\0\\0' >'$T/theirs/five'
-		printf '%s\n' 'mine 4K' 'd 64 kind=direct' >control/alloc; echo precious >allocations/d/data"
+	by $bob run "printf '\\5\\0\\0\\0' >'$T/theirs/five'; echo 'mine 4K' >control/alloc"
 	for kind in device host; do
 		for work in 'launch:order add grid=1 block=1 in:mine i32:1 x' "load:x path=$T/theirs/five"; do
+			what=${work%%:*}
 			by $alice run "echo 'x 64 kind=$kind mode=666' >control/alloc; echo 'x i32:3' >control/fill"
 			holds_mine
 			by $bob run "echo 'order add grid=1 block=1 in:x i32:1 mine wait=0' >control/launch
-				echo '${work#*:} wait=0' >control/${work%%:*}"
+				echo '${work#*:} wait=0' >control/$what"
 			by $alice run 'echo 1 >allocations/x/sealed'
+			is "$work $kind: $(words_of allocations/x/data)" "$work $kind: 3 3"
 			kill $holder
-			by $bob run 'echo default >control/synchronize'
-			is "$work $kind: $(words_of allocations/x/data)" "$work $kind: 5 3"
+			if [ "$what" = launch ]; then
+				by $bob refused EPERM "x of uid $alice was sealed before kernel order/add began" \
+					'echo default >control/synchronize'
+			else
+				by $bob run 'echo default >control/synchronize'
+				like "$(grep control/load errors | tail -n 1)" \
+					"uid=$bob .* EPERM allocation x of uid $alice was sealed before the load began"
+			fi
+			is "$work $kind: $(words_of allocations/mine/data)" "$work $kind: 4 0"
+			by $bob refused EFAULT 'order/add' \
+				"echo 'order add grid=1 block=1 in:mine i32:7 u64:$(<allocations/x/address)' >control/launch"
+			is "$work $kind: $(words_of allocations/x/data)" "$work $kind: 3 3"
 			by $alice run 'rmdir allocations/x'
+			by $bob run 'echo "mine u8:0" >control/fill'
 		done
 	done
-	is "$(by $bob run 'head -n 1 allocations/d/data')" precious
 }
 
 # Bob's worker has x for writing, and `in:` is a word of his.
