@@ -249,7 +249,7 @@ void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node
 	int error = fill_entry(view, node, fuse_req_ctx(req)->uid, &entry);
 
 	if (error) {
-		reply_error(req, error == -ESTALE ? -ENOENT : error);
+		reply_error(req, error);
 		return;
 	}
 	/* The kernel gave up on the lookup, so it sends no FORGET either. */
@@ -301,10 +301,15 @@ static int find_file(struct view *view, fuse_req_t req, const struct node *paren
 {
 	const struct node_row *row = nodes_find_of(parent->row->type, name);
 	struct object_stat object;
+	int error;
 
 	(void)req;
-	if (!row || broker_stat(view->broker, row->type, parent->token, &object) ||
-	    !tree_has_file(row, &object))
+	if (!row)
+		return -ENOENT;
+	error = broker_stat(view->broker, row->type, parent->token, &object);
+	if (error)
+		return error;
+	if (!tree_has_file(row, &object))
 		return -ENOENT;
 	*ret_node = (struct node){ row, parent->token };
 	return 0;

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "memops/lease_file.h"
 #include "memops/move.h"
+#include "memops/withdrawal.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/order.h"
@@ -103,6 +104,9 @@ static enum begun grant_begin(struct op *op)
 	const struct allocation *allocation = op->work.uses[0].allocation;
 	struct refusal refusal;
 
+	/* What the program is about to store is not for users who were shut off. */
+	if (lease_of(op)->write && writer_is_barred(op))
+		return OP_PARKED;
 	if (!allocation_shares_block(allocation))
 		return OP_RUN;
 	(void)refuse_shared(&refusal, allocation);

@@ -20,7 +20,7 @@ struct withdrawal {
 	struct op op;
 	struct worker *worker; /* of another owner */
 	bool running;
-	struct work *barred; /* kernels of the worker that begin after the withdrawal */
+	struct work *barred; /* ops that begin after the withdrawal */
 	struct work **barred_end;
 	const struct use *wanted;	/* withdrawal_add() */
 	struct withdrawal *prev, *next; /* of the allocation */
@@ -184,20 +184,37 @@ static struct withdrawal *guest_bar(const struct op *op)
 	return NULL;
 }
 
+/*
+ * Barred ops begin in the order in which they came. The first op maps the memory as this
+ * op needs, and later ops do not take the mapping away at once.
+ */
+static void withdrawal_bar(struct withdrawal *withdrawal, struct op *op)
+{
+	op->work.next_ready = NULL;
+	*withdrawal->barred_end = &op->work;
+	withdrawal->barred_end = &op->work.next_ready;
+}
+
 bool guest_is_barred(struct op *op)
 {
 	struct withdrawal *withdrawal = guest_bar(op);
 
-	if (!withdrawal)
-		return false;
-	/*
-	 * Barred ops begin in the order in which they came. The first op maps the memory
-	 * as this op needs, and later ops do not take the mapping away at once.
-	 */
-	op->work.next_ready = NULL;
-	*withdrawal->barred_end = &op->work;
-	withdrawal->barred_end = &op->work.next_ready;
-	return true;
+	if (withdrawal)
+		withdrawal_bar(withdrawal, op);
+	return withdrawal;
+}
+
+bool writer_is_barred(struct op *op)
+{
+	struct withdrawal *withdrawal;
+
+	DL_FOREACH (op->work.uses[0].allocation->rare->withdrawals, withdrawal) {
+		if (!withdrawal->wanted)
+			break;
+	}
+	if (withdrawal)
+		withdrawal_bar(withdrawal, op);
+	return withdrawal;
 }
 
 /* Whether a mapping for one of the uses, by the same worker, won't do for the other. */

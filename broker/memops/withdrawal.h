@@ -52,3 +52,10 @@ int guest_map_anew(struct op *op, struct refusal *refusal);
  * the op begins again afterwards. Under registry.lock, from begin().
  */
 bool guest_is_barred(struct op *op);
+
+/*
+ * Whether users who have lost their right still have the memory of the op, after which a
+ * program will write outside of the order of uses. Then the op begins again afterwards.
+ * Under registry.lock, from begin().
+ */
+bool writer_is_barred(struct op *op);

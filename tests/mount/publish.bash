@@ -585,6 +585,32 @@ test_what_had_the_name_is_freed()
 	eventually '[ "$(value_of status bytes)" = 4096 ]'
 }
 
+# Between the look-ups of the folder and of its file another allocation may get the name.
+test_a_published_name_is_never_missing()
+{
+	py <<-'EOF'
+		import threading
+		def publish():
+		    alloc = os.open("control/alloc", os.O_WRONLY)
+		    publish = os.open("control/publish", os.O_WRONLY)
+		    for _ in range(n):
+		        os.write(alloc, b"part 4K\n")
+		        os.write(publish, b"part m\n")
+		n = 1
+		publish()
+		n = 1000
+		publisher = threading.Thread(target=publish)
+		publisher.start()
+		while publisher.is_alive():
+		    for file in "id", "data", "lease":
+		        try:
+		            os.close(os.open(f"allocations/m/{file}", os.O_RDONLY))
+		        except OSError as error:
+		            assert error.errno == errno.ESTALE, (file, error)
+		publisher.join()
+	EOF
+}
+
 test_readers_keep_what_was_replaced()
 {
 	echo 'm 4M' >control/alloc

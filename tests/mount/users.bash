@@ -765,6 +765,21 @@ test_the_next_broker_knows_from_whom_memory_is_being_taken()
 	broker_stop "$T/own"
 }
 
+test_a_lease_for_writing_waits_until_memory_is_taken_away()
+{
+	needs_root 'several users'
+	broker_start "$T/own" --keep --driver "$(driver own)" --give-back-timeout 60
+	cd "$T/own/mnt"
+	by $alice run 'echo "x 64 mode=666" >control/alloc; echo shown >allocations/x/data'
+	eventually taken_from_bob
+	by $alice run 'timeout 20 head -c 10 allocations/x/lease >/dev/null'
+	! by $alice run 'timeout 1 head -c 10 <>allocations/x/lease' || fail 'it did not wait'
+	kernels_end_of $bob
+	by $alice run 'timeout 20 head -c 10 <>allocations/x/lease >/dev/null'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # So have those after the next one.
 test_all_next_brokers_know_from_whom_memory_is_being_taken()
 {
