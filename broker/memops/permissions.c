@@ -153,6 +153,8 @@ int guests_seal(struct broker *broker, struct allocation *allocation, struct op 
 	};
 	int r = allocation->block ? guests_revise(&revision) : 0;
 
+	if (r == 0)
+		r = withdrawals_seal(broker, allocation, &revision.ready);
 	op_push_all(ready, revision.ready);
 	return r;
 }

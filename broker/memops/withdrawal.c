@@ -41,6 +41,17 @@ static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 	return NULL;
 }
 
+/*
+ * Barred ops begin in the order in which they came. The first op maps the memory as this
+ * op needs, and later ops do not take the mapping away at once.
+ */
+static void withdrawal_bar(struct withdrawal *withdrawal, struct op *op)
+{
+	op->work.next_ready = NULL;
+	*withdrawal->barred_end = &op->work;
+	withdrawal->barred_end = &op->work.next_ready;
+}
+
 static void withdrawal_done(void *userdata)
 {
 	struct op *op = userdata;
@@ -61,10 +72,29 @@ static bool withdrawal_may_take_longer(void *userdata)
 	       guest_may_use(container_of(use->work, const struct op, work), use);
 }
 
+/*
+ * Bars an op until the end of a withdrawal that has begun to take the memory away from
+ * the worker. Returns: whether there is such a withdrawal.
+ */
+static bool withdrawal_bar_until_lost(struct op *op, const struct worker *worker)
+{
+	struct withdrawal *running;
+
+	DL_FOREACH (op->work.uses[0].allocation->rare->withdrawals, running) {
+		if (running->running && running->worker == worker)
+			break;
+	}
+	if (running)
+		withdrawal_bar(running, op);
+	return running;
+}
+
 static enum begun withdrawal_begin(struct op *op)
 {
 	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
 
+	if (withdrawal_bar_until_lost(op, withdrawal->worker))
+		return OP_PARKED;
 	/* A kernel given up may have the address without a use in the order. */
 	if (checkpoint_park_until_end(withdrawal->worker, &op->work))
 		return OP_PARKED;
@@ -129,6 +159,21 @@ bool withdrawal_is_queued(const struct allocation *allocation,
 	       (withdrawal->op.work.uses[0].write || !seals);
 }
 
+int withdrawals_seal(struct broker *broker, struct allocation *allocation,
+		     struct op **ready)
+{
+	struct withdrawal *withdrawal;
+	int r = 0;
+
+	DL_FOREACH (allocation->rare->withdrawals, withdrawal) {
+		if (r == 0 && !withdrawal->op.work.uses[0].write &&
+		    !withdrawal_is_queued(allocation, withdrawal->worker, true))
+			r = withdrawal_add(broker, allocation, withdrawal->worker, NULL,
+					   true, ready);
+	}
+	return r;
+}
+
 int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		   struct worker *worker, const struct use *wanted, bool seals,
 		   struct op **ready)
@@ -182,17 +227,6 @@ static struct withdrawal *guest_bar(const struct op *op)
 			return withdrawal;
 	}
 	return NULL;
-}
-
-/*
- * Barred ops begin in the order in which they came. The first op maps the memory as this
- * op needs, and later ops do not take the mapping away at once.
- */
-static void withdrawal_bar(struct withdrawal *withdrawal, struct op *op)
-{
-	op->work.next_ready = NULL;
-	*withdrawal->barred_end = &op->work;
-	withdrawal->barred_end = &op->work.next_ready;
 }
 
 bool guest_is_barred(struct op *op)

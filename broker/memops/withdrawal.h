@@ -41,6 +41,13 @@ int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		   struct op **ready);
 
 /*
+ * Before a seal: later reads wait for the withdrawals under way, too. Returns: 0;
+ * -ENOMEM. Then call op_start().
+ */
+int withdrawals_seal(struct broker *broker, struct allocation *allocation,
+		     struct op **ready);
+
+/*
  * Takes memory away from the op's worker where the op needs another mapping than the
  * worker has: guest_is_barred() is true then. Returns: 0; -ENOMEM with a refusal. Under
  * registry.lock, from begin(), with the writable uses marked.
