@@ -307,6 +307,37 @@ test_the_next_broker_dies_before_it_is_ready()
 	service_stop
 }
 
+# before_start FOLDER: what the unit does before each start.
+before_start()
+{
+	local line
+	line=$(sed -n 's/^ExecStartPre=//p' "$here/../../tools/systemd/gpumemd@.service" |
+		sed 's/\$\$/$/g; s/ %f$/ "$0"/')
+	bash -c "$line" "$1"
+}
+
+test_the_folder_is_made_for_root_alone()
+{
+	before_start "$T/new folder/mnt"
+	is "$(stat -c %a "$T/new folder/mnt")" 700
+	before_start "$T/new folder/mnt"
+}
+
+test_a_locked_folder_above_the_mount_keeps_no_restart()
+{
+	local locker status=0
+	needs_root 'keep a lock'
+	: >"$T/locked.go"
+	py "$(dirname "$M")" "$T/locked.go" <<<'keep_lock_while(*sys.argv[1:])' >"$T/locker" &
+	locker=$!
+	eventually "grep -q kept '$T/locker'"
+	before_start "$M" &
+	timeout 5 tail --pid=$! -f /dev/null || status=$?
+	rm "$T/locked.go"
+	wait $! $locker
+	is $status 0
+}
+
 test_a_stop_before_the_next_broker_is_ready()
 {
 	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
