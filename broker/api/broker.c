@@ -47,7 +47,7 @@ struct whole {
 	struct journal journal;
 	struct memory memory;
 	struct reclaim reclaim;
-	struct workqueue workqueue, user_lanes, closers;
+	struct workqueue workqueue, user_lanes, searches, closers;
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
@@ -71,6 +71,7 @@ static void life_deinit(struct broker *broker)
 
 	housekeeper_end(broker);
 	workqueue_deinit(broker->user_lanes);
+	workqueue_deinit(broker->searches);
 	workqueue_deinit(broker->closers);
 	workqueue_deinit(broker->workqueue);
 	text_maker_deinit(broker->text_maker);
@@ -155,6 +156,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->reclaim = &whole->reclaim;
 	broker->workqueue = &whole->workqueue;
 	broker->user_lanes = &whole->user_lanes;
+	broker->searches = &whole->searches;
 	broker->closers = &whole->closers;
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
@@ -183,6 +185,8 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 		r = workqueue_init(broker->workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE);
 	if (r == 0)
 		r = workqueue_init(broker->user_lanes, USER_LANES, 1);
+	if (r == 0)
+		r = workqueue_init(broker->searches, USER_SEARCHES, 1);
 	if (r == 0)
 		r = workqueue_init(broker->closers, USER_CLOSERS, 1);
 	if (r == 0 && config->subuid) {

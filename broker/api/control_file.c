@@ -18,8 +18,9 @@
 #include "process/user_lanes.h"
 
 #define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
-#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over */
-#define BLANK_LINE    64    /* at least, for each */
+#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over \
+			     */
+#define BLANK_LINE 64	    /* at least, for each */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 
@@ -321,7 +322,7 @@ static void control_line_done(struct command *command, int error)
 	control->line_error = error;
 	control->line_began = command->completion.began;
 	control->line_pending = false;
-	command->may_wait = false;
+	command->may_wait = command->may_search = false;
 	line_times_add(control->broker->line_times, control->verb,
 		       clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
@@ -453,7 +454,6 @@ static void control_put_off(struct control *control)
 	control->position = control->line_start;
 	control->line_number--;
 	control->line_pending = false;
-	control->command.may_wait = true;
 }
 
 /*
@@ -470,7 +470,7 @@ static void control_go_held(struct control *control)
 	size_t blank_left = BLANK_IN_TURN;
 	const char *line;
 	size_t length;
-	bool blank, may_wait;
+	bool blank, may_wait, may_search;
 
 	control->looping = true;
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
@@ -488,10 +488,14 @@ static void control_go_held(struct control *control)
 		}
 		control->looping = false;
 		may_wait = control->command.may_wait;
+		may_search = control->command.may_search;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left > 0 && blank_left > 0)
 			return;
-		if (may_wait)
+		if (may_search)
+			user_search_add(control->broker, control->caller.uid,
+					&control->rest);
+		else if (may_wait)
 			user_lane_add(control->broker, control->caller.uid,
 				      &control->rest);
 		else

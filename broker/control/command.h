@@ -47,6 +47,7 @@ struct command {
 
 	bool put_off;		   /* command_put_off() */
 	bool may_wait;		   /* it has been put off, and waits now */
+	bool may_search;	   /* and for a search */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;
@@ -71,8 +72,11 @@ void command_fail(struct command *command, int error, const char *format, ...)
 /* As command_fail(), with the sentence of a line that could not be parsed. */
 void command_refuse(struct command *command, const struct refusal *refusal);
 
-/* The line begins again in a user's lane, with may_wait. */
-void command_put_off(struct command *command);
+/*
+ * The line begins again in a user's lane, with may_wait; search: among the searches of
+ * users, with may_search.
+ */
+void command_put_off(struct command *command, bool search);
 
 /* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
  * answered. */

@@ -86,7 +86,7 @@ void verb_publish(struct command *command)
 		return;
 	}
 	if (!command->may_wait && publish_lasts(command->broker, &caller, pairs, n)) {
-		command_put_off(command);
+		command_put_off(command, false);
 		return;
 	}
 	if (publish(command->broker, &caller, pairs, n, &refusal) < 0)

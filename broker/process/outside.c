@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "process/outside.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <gpumem/wire.h>
 #include <poll.h>
@@ -12,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/def.h"
 #include "base/spawner.h"
 
@@ -23,35 +23,65 @@ void outside_init(struct outside *outside, struct spawner *spawner)
 	pthread_mutex_init(&outside->lock, NULL);
 }
 
-/* Those whose lock has come. Under outside->lock. */
-static void late_reap(struct outside *outside)
+/* Under outside->lock. */
+static void late_drop(struct outside *outside, unsigned int i)
 {
-	for (unsigned int i = outside->n_late; i-- > 0;) {
-		if (waitpid(outside->late[i].pid, NULL, WNOHANG) != 0)
-			outside->late[i] = outside->late[--outside->n_late];
-	}
+	outside->n_late--;
+	memmove(&outside->late[i], &outside->late[i + 1],
+		(outside->n_late - i) * sizeof(*outside->late));
 }
 
+/*
+ * Drops those whose lock has come, and whose user may search again. Returns: the number
+ * of processes that are late. Under outside->lock.
+ */
+static unsigned int late_reap(struct outside *outside)
+{
+	const int64_t now_ms = clock_ms();
+	unsigned int n = 0;
+
+	for (unsigned int i = outside->n_late; i-- > 0;) {
+		struct late *late = &outside->late[i];
+
+		if (late->pid && waitpid(late->pid, NULL, WNOHANG) != 0)
+			late->pid = 0;
+		n += late->pid != 0;
+		if (!late->pid && (late->user == REPLACES ||
+				   now_ms - late->since_ms >= OUTSIDE_PAUSE_MS))
+			late_drop(outside, i);
+	}
+	return n;
+}
+
+/* A user whose search was late pauses while the searches of many users are late. */
 static bool late_has(struct outside *outside, uint64_t user)
 {
-	bool has;
+	bool has, pauses;
 
 	pthread_mutex_lock(&outside->lock);
-	late_reap(outside);
-	has = user != REPLACES && outside->n_late >= OUTSIDE_LATE;
-	for (unsigned int i = 0; i < outside->n_late; i++)
-		has |= outside->late[i].user == user;
+	has = late_reap(outside) >= OUTSIDE_LATE && user != REPLACES;
+	pauses = outside->n_late >= OUTSIDE_MANY;
+	for (unsigned int i = 0; i < outside->n_late; i++) {
+		if (outside->late[i].user == user)
+			has |= outside->late[i].pid || pauses;
+	}
 	pthread_mutex_unlock(&outside->lock);
 	return has;
 }
 
-/* A search may have begun before the table was full: each thread has a place. */
+/* Without room the user who has paused for longest may search again. */
 static void late_add(struct outside *outside, pid_t pid, uint64_t user)
 {
+	unsigned int i = 0;
+
 	(void)kill(pid, SIGKILL);
 	pthread_mutex_lock(&outside->lock);
-	assert(outside->n_late < ARRAY_SIZE(outside->late));
-	outside->late[outside->n_late++] = (struct late){ pid, user };
+	if (outside->n_late == OUTSIDE_NOTED) {
+		while (outside->late[i].pid)
+			i++;
+		late_drop(outside, i);
+	}
+	outside->late[outside->n_late++] = (struct late){ pid, user, clock_ms() };
 	pthread_mutex_unlock(&outside->lock);
 }
 

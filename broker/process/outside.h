@@ -12,23 +12,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "process/user_lanes.h"
-
 #define OUTSIDE_MS	   2000
-#define OUTSIDE_REPLACE_MS 5000 /* a disk may be slow */
-#define OUTSIDE_LATE	   16	/* a user has one late process, and all users so many */
+#define OUTSIDE_REPLACE_MS 5000	 /* a disk may be slow */
+#define OUTSIDE_LATE	   16	 /* a user has one late process, and all users so many */
+#define OUTSIDE_PAUSE_MS   10000 /* from a late search to the user's next one, where */
+#define OUTSIDE_MANY	   8	 /* so many were late in that time */
+#define OUTSIDE_NOTED	   256	 /* late searches that are noted for that time */
 
 struct spawner;
 
 struct late {
-	pid_t pid;
+	pid_t pid; /* 0: it has ended */
 	uint64_t user;
+	int64_t since_ms;
 };
 
 struct outside {
 	struct spawner *spawner;
 	pthread_mutex_t lock;
-	struct late late[OUTSIDE_LATE + USER_LANES + 1]; /* lock; one that replaces */
+	struct late late[OUTSIDE_NOTED]; /* lock; the oldest first */
 	unsigned int n_late;
 };
 
@@ -40,7 +42,8 @@ void outside_init(struct outside *outside, struct spawner *spawner);
  * worker's. May take OUTSIDE_MS.
  *
  * Returns: a descriptor, owned by the caller; -ETIMEDOUT; -EBUSY while an earlier process
- * of the user is late, or too many are; -errno of the open, or of the process's start.
+ * of the user is late, and OUTSIDE_PAUSE_MS after it was where those of OUTSIDE_MANY
+ * were, or while too many are; -errno of the open, or of the process's start.
  */
 int outside_open(struct outside *outside, const char *program, uint64_t user,
 		 const char *path);

@@ -10,6 +10,7 @@
 #include "process/broker.h"
 
 _Static_assert(USER_LANES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
+_Static_assert(USER_SEARCHES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
 
 /* There are no longer tasks in the queue for shorter ones to wait for. */
 static void add(const struct broker *broker, struct workqueue *queue, uid_t uid,
@@ -23,6 +24,11 @@ static void add(const struct broker *broker, struct workqueue *queue, uid_t uid,
 void user_lane_add(const struct broker *broker, uid_t uid, struct task *task)
 {
 	add(broker, broker->user_lanes, uid, task);
+}
+
+void user_search_add(const struct broker *broker, uid_t uid, struct task *task)
+{
+	add(broker, broker->searches, uid, task);
 }
 
 void user_close_add(const struct broker *broker, uid_t uid, struct task *task)
