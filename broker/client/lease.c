@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/number.h"
@@ -177,6 +178,19 @@ static bool is_name(const char *name)
 	}
 }
 
+/* Reads and checks a lease that has just been opened. */
+static int lease_look(struct lease *lease, const struct gpumem *gpumem)
+{
+	struct stat stat;
+	int r;
+
+	if (fstat(lease->fd, &stat) < 0)
+		return session_fail(gpumem, errno, "lease");
+	lease->owner = stat.st_uid;
+	r = lease_read(lease, gpumem);
+	return r < 0 ? r : lease_check(lease);
+}
+
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write)
 {
@@ -197,9 +211,7 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 		snprintf(file, sizeof(file), "allocations/%s/lease", name);
 		return session_fail(gpumem, errno, file);
 	}
-	r = lease_read(lease, gpumem);
-	if (r == 0)
-		r = lease_check(lease);
+	r = lease_look(lease, gpumem);
 	if (r < 0)
 		lease_close(lease);
 	return r;

@@ -544,6 +544,10 @@ static int map_same(const struct gpumem_map *map, const struct lease *was,
 	if (now->id != was->id && !(flags & GPUMEM_FOLLOW))
 		return error_set(ESTALE, "%s is another allocation now (id %llu)",
 				 now->name, (unsigned long long)now->id);
+	/* Whoever takes the name of freed memory would get what this program writes. */
+	if (now->id != was->id && map->flags & GPUMEM_WRITE && now->owner != was->owner)
+		return error_set(ESTALE, "%s belongs to uid %u now: map it anew to write",
+				 now->name, now->owner);
 	if (now->kind != was->kind || now->mapped_size != was->mapped_size ||
 	    lease_offset(now) != lease_offset(was) || strcmp(now->uuid, was->uuid) != 0)
 		return error_set(ESTALE, "%s has another size, kind, guard or device now",

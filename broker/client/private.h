@@ -57,6 +57,7 @@ struct lease {
 	uint64_t mapped_address, mapped_size; /* holds the allocation, perhaps inside */
 	uint64_t range_address, range_size;   /* range of the device's allocations */
 	uint32_t generation;
+	uid_t owner; /* of the allocation, at the open */
 	uint8_t kind, state;
 	bool write;
 };

@@ -85,8 +85,8 @@ struct gpumem_info {
 };
 
 /*
- * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of root's, or of the
- * user's own, that the user may enter.
+ * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of root's, or of
+ * the user's own, that the user may enter.
  *
  * Returns: 0; -ENOENT (no mount there, or none at all); -ENOTUNIQ (several mounts: pass a
  * path); -ENOMEM; or the error of opening its files. The caller closes the session.
@@ -174,11 +174,12 @@ int gpumem_end(struct gpumem_map *map, void *stream);
 /*
  * gpumem_suspend() gives the memory up and keeps its address reserved. gpumem_resume()
  * takes the memory again at the same pointer: with GPUMEM_FOLLOW the allocation that has
- * the name now, else only the same allocation.
+ * the name now, for a map with GPUMEM_WRITE only one of the same owner; else only the
+ * same allocation.
  *
  * Returns: 0; as gpumem_unmap() and gpumem_map(); -EBUSY for gpumem_suspend() while other
  * calls of gpumem_map() share the map; -ESTALE when the allocation is gone,
- * has been replaced or has another size.
+ * has been replaced, or has another size or owner.
  */
 int gpumem_suspend(struct gpumem_map *map);
 int gpumem_resume(struct gpumem_map *map, unsigned int flags);

@@ -442,6 +442,10 @@ test_memory_is_not_taken_for_that_of_a_later_mount()
 	by 1001 refused ESTALE 'x is another allocation now' "echo 'x u8:7 id=$id' >control/fill"
 	cd /
 	like "$(ask 'resume 1')" '^ESTALE x is another allocation now'
+	# What alice writes is not for bob, who has taken the name.
+	like "$(ask 'resume 1 follow')" '^ESTALE x belongs to uid 1002 now'
+	by 1002 run "echo x >'$T/own/mnt/control/free'"
+	by 1001 run "echo 'x 2M kind=host mode=600' >'$T/own/mnt/control/alloc'"
 	is "$(ask 'resume 1 follow')" ok
 	kill "$client_pid"
 	wait "$client_pid" || true
