@@ -18,9 +18,8 @@
 #include "process/user_lanes.h"
 
 #define LINES_IN_TURN 32    /* lines of a batch that a thread runs before other work */
-#define BLANK_IN_TURN 16384 /* bytes that count for blank lines, which are passed over \
-			     */
-#define BLANK_LINE 64	    /* at least, for each */
+#define BLANK_IN_TURN 16384 /* bytes of blank lines that a thread passes over */
+#define BLANK_LINE    64    /* that a blank line counts at least */
 /* Answers up to this are as little as the descriptor itself, and are not charged. */
 #define SMALL_ANSWERS 4096
 

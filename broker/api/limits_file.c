@@ -46,8 +46,8 @@ struct save {
 static const char intro[] =
 	"# Limits of gpumem's users, a line each: UID KEY VALUE, or `default` for UID.\n"
 	"# Behind it `own`: the user's value, where root gave none.\n"
-	"# Limits are changed in owners/UID/max of the mount: gpumemd writes this file anew\n"
-	"# with each change, and reads it when a mount begins, not at a reload.\n";
+	"# Limits are changed in owners/UID/max of the mount: gpumemd writes the file\n"
+	"# anew with each change, and reads it when a mount begins, not at a reload.\n";
 
 /* ---- reading ---- */
 

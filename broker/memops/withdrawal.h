@@ -3,15 +3,16 @@
  * Takes memory away from the worker of another owner than the allocation's.
  *
  * A withdrawal is an op. It waits for the kernels of this worker that have begun, but for
- * no others. Its use places (model/order.h), so later writes come when the worker has
- * lost the memory, and the next kernel of the worker maps the memory anew. A kernel
- * queued before the withdrawal waits for the end of the withdrawal. The permissions of
- * the kernel are checked when the kernel begins.
+ * no others, and for an earlier withdrawal from the worker. Its use places
+ * (model/order.h), so later writes come when the worker has lost the memory, and the next
+ * kernel of the worker maps the memory anew. A kernel queued before the withdrawal waits
+ * for the end of the withdrawal. The permissions of the kernel are checked when the
+ * kernel begins.
  *
  * The rights of the worker's owner have changed (permissions.c), or the memory is being
  * sealed; or an op begins that needs another mapping than the worker has. The op may
- * write and the mapping is for reading only: when it was made, the memory was sealed, or
- * the caller was not in the group. Or the mapping is for writing, from before a seal.
+ * write and the mapping is for reading only: when it was made, the caller was not in the
+ * group. Or the mapping is for writing, from before a seal.
  *
  * All under registry.lock.
  */
