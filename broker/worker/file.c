@@ -23,6 +23,7 @@
 #include <sys/xattr.h>
 
 #define N_NAMES	    100 /* tried for a file without O_TMPFILE */
+#define N_LOOKS	    100 /* at a file that is replaced meanwhile */
 #define ACCESS_LIST "system.posix_acl_access"
 
 /* ---- opening ---- */
@@ -145,17 +146,38 @@ enum wire_file_end file_open_to_load(struct file *file,
 /* ---- saving ---- */
 
 /*
- * A file that is there keeps its mode and its place, also behind a symbolic link: the
- * kernel checks that the user may write it. Returns: as file_open().
+ * Where the open file is, without symbolic links at the end. Returns: 0; -errno; -ESTALE
+ * where another file is there by now, or none.
  */
-static enum wire_file_end draft_find(struct draft *draft, const char *path,
+static int file_place(int fd, const struct stat *stat, char path[WIRE_PATH_SIZE])
+{
+	struct stat there;
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, WIRE_PATH_SIZE - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	/* Linux calls a file without a name `PATH (deleted)`. */
+	return lstat(path, &there) == 0 && there.st_ino == stat->st_ino &&
+			       there.st_dev == stat->st_dev
+		       ? 0
+		       : -ESTALE;
+}
+
+/*
+ * A file that is there keeps its mode and its place, also behind a symbolic link: the
+ * kernel checks that the user may write it. Returns: as file_open(); *ret_error is ESTALE
+ * where the file was replaced meanwhile.
+ */
+static enum wire_file_end draft_look(struct draft *draft, const char *path,
 				     int *ret_error)
 {
 	_cleanup_close_ int fd = -1;
 	enum wire_file_end end;
-	char link[64];
 	struct stat stat;
-	ssize_t n;
 
 	end = file_open(path, O_WRONLY, &fd, &stat, ret_error);
 	strcpy(draft->path, path);
@@ -166,6 +188,9 @@ static enum wire_file_end draft_find(struct draft *draft, const char *path,
 	}
 	if (end != WIRE_FILE_DONE)
 		return end;
+	*ret_error = -file_place(fd, &stat, draft->path);
+	if (*ret_error)
+		return WIRE_FILE_NOT_OPENED;
 	draft->mode = stat.st_mode & 0777;
 	draft->replaces = true;
 	draft->group = stat.st_gid;
@@ -173,11 +198,21 @@ static enum wire_file_end draft_find(struct draft *draft, const char *path,
 	/* With an access list, the bits of the group are the most that the list gives. */
 	if (draft->list_length < 0 && errno == ERANGE)
 		draft->mode &= ~(mode_t)S_IRWXG;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, draft->path, sizeof(draft->path) - 1);
-	*ret_error = n < 0 ? errno : 0;
-	draft->path[MAX(n, 0)] = '\0';
-	return n < 0 ? WIRE_FILE_NOT_OPENED : WIRE_FILE_DONE;
+	return WIRE_FILE_DONE;
+}
+
+/* Other savers may replace the file again and again. */
+static enum wire_file_end draft_find(struct draft *draft, const char *path,
+				     int *ret_error)
+{
+	enum wire_file_end end;
+
+	for (unsigned int i = 0; i < N_LOOKS; i++) {
+		end = draft_look(draft, path, ret_error);
+		if (end != WIRE_FILE_NOT_OPENED || *ret_error != ESTALE)
+			break;
+	}
+	return end;
 }
 
 /* A name in the folder that nothing has, as far as the try says. */

@@ -194,6 +194,17 @@ test_a_saved_file_replaces_the_old_one_when_it_is_complete()
 	is "$(find "$T" -maxdepth 1 -name '.*' -type f)" ''
 }
 
+test_a_file_that_is_saved_twice_at_a_time_has_its_name()
+{
+	echo 'x 4K' >control/alloc
+	mkdir "$T/twice"
+	save() { for _ in {1..200}; do echo "x path=$T/twice/f" || return; done >control/save; }
+	save &
+	save
+	wait $!
+	is "$(ls -A "$T/twice")" f
+}
+
 test_a_new_file_is_as_open_as_the_allocation()
 {
 	echo 'x 4096' >control/alloc
