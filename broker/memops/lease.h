@@ -97,7 +97,8 @@ int leases_show_all(struct broker *broker, struct token none, struct text *text)
 
 /*
  * Appends `; N bytes of freed allocations are still leased, by pid 17 (python, uid 1000,
- * M bytes), ...` for a device; nothing if there are none. Under registry.lock.
+ * M bytes), ...` for a device, with holders among the oldest leases; nothing if there are
+ * none. Under registry.lock.
  */
 void text_add_lease_holders(struct text *text, const struct broker *broker,
 			    uint32_t device);

@@ -19,6 +19,10 @@
 #include <gpumem/wire.h>
 #include <utlist.h>
 
+#define HOLDERS_NAMED 3
+/* Everybody waits for the lock meanwhile, and users may have 4096 leases each. */
+#define HOLDERS_LOOKED_AT 1024
+
 static const char *const hold_names[] = {
 	[GPUMEM_HOLD_NONE] = "none",
 	[GPUMEM_HOLD_READ] = "r",
@@ -250,12 +254,13 @@ void text_add_lease_holders(struct text *text, const struct broker *broker,
 	uint64_t bytes = broker->registry->leased_on[device].freed_bytes;
 	const struct lease *lease;
 	const char *joint = ", by";
-	unsigned int n = 0;
+	unsigned int n = 0, left = HOLDERS_LOOKED_AT;
 
 	if (!bytes)
 		return;
 	text_printf(text, "; %s of freed allocations are still leased", size_text(bytes));
-	for (lease = broker->leases->by_id; lease && n < 3; lease = lease->hh.next) {
+	for (lease = broker->leases->by_id; lease && n < HOLDERS_NAMED && left--;
+	     lease = lease->hh.next) {
 		const struct allocation *allocation = lease->allocation;
 
 		if (!allocation || allocation->state != ALLOCATION_FREED ||
