@@ -14,6 +14,7 @@
  */
 #include "library.h"
 
+#include "file_system.h"
 #include "proc.h"
 
 #include <dlfcn.h>
@@ -327,9 +328,14 @@ static bool is_libcuda(const char *path)
 static bool add_mapped(struct libraries *libraries, const char *pid, uid_t uid,
 		       const struct mapping *mapping)
 {
-	int fd = proc_open_mapped(pid, mapping);
-	int error = fd < 0 ? fd : add_opened(libraries, fd, mapping->name, uid);
+	int fd = proc_open_mapped(pid, mapping), error = MIN(fd, 0);
 
+	if (fd >= 0 && file_system_is_of_user(fd, pid)) {
+		closep(&fd);
+		error = -EREMOTE;
+	} else if (fd >= 0) {
+		error = add_opened(libraries, fd, mapping->name, uid);
+	}
 	if (error)
 		add_lost(libraries, mapping->name, uid, error);
 	return found_by(libraries, uid) <= LIBRARIES_OF_USER;

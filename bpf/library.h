@@ -62,7 +62,8 @@ int libraries_append(struct libraries *libraries, struct library *library,
 /*
  * Adds libraries mapped by a process of a user, and may wait for the process and for its
  * files (search.h). A library with an unreadable file is added with an error, and so is
- * one beyond LIBRARIES_OF_USER (-EMFILE).
+ * one beyond LIBRARIES_OF_USER (-EMFILE), or in a file system that a user may serve
+ * (-EREMOTE).
  */
 void libraries_add_process(struct libraries *libraries, const char *pid, uid_t uid);
 

@@ -103,17 +103,26 @@ static int fail(const struct text *why)
 
 /* ---- libraries ---- */
 
-/* Of all, or of those that the kernel has refused. */
+static const char *why_left_out(const struct library *library)
+{
+	return library->error == -EREMOTE
+		       ? "its file system is a user's, who could keep all processes "
+			 "waiting: --library probes it all the same"
+		       : strerror(-library->error);
+}
+
+/* Of all, or of those that could be probed in another way. */
 static void say_left_out(const struct libraries *libraries, bool all)
 {
 	for (size_t i = 0; i < libraries->n; i++) {
 		const struct library *library = &libraries->list[i];
 
-		if (!library->error || (!all && !library->refused))
+		if (!library->error ||
+		    (!all && !library->refused && library->error != -EREMOTE))
 			continue;
 		fprintf(stderr, "gpumem-trace: left out ");
 		format_name(stderr, library->name, SIZE_MAX, 0);
-		fprintf(stderr, ": %s\n", strerror(-library->error));
+		fprintf(stderr, ": %s\n", why_left_out(library));
 	}
 }
 

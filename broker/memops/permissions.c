@@ -90,8 +90,10 @@ static bool guest_is_concerned(const struct revision *revision, struct worker *w
 
 	if (worker->owner->uid == 0)
 		return false;
+	/* A process that was given up may have had it for writing. */
 	if (revision->seals)
-		return !worker_is_reader(worker, allocation->block);
+		return !worker_is_reader(worker, allocation->block) ||
+		       checkpoint_lives(worker);
 	return worker->owner == before.owner || before.gid != allocation->gid ||
 	       (before.mode ^ allocation->mode) & 066;
 }

@@ -89,6 +89,42 @@ with_library()
 	eventually "[ -s '$1.ready' ]"
 }
 
+# The user could keep the page of a probe from Linux, which keeps all fork(2) waiting.
+test_a_library_in_a_file_system_of_a_user_is_left_out()
+{
+	[ "$(id -u)" = 0 ] || skip 'needs root: mounts'
+	local place why="its file system is a user's, who could keep all processes waiting"
+	mkdir "$T"/{files,served,low,over,a}
+	for place in files low a; do
+		cp "$P" "$T/$place/libcuda.so.1"
+	done
+	mounted+=("$T/served")
+	ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" "$GPUMEM_BRITTLE" "$T/files" "$T/served" &
+	pretenders+=($!)
+	eventually "[ -e '$T/served/libcuda.so.1' ]"
+	with_library "$T/served/libcuda.so.1"
+	# Another namespace has this mount alone.
+	unshare --user --map-root-user --mount bash -c \
+		'mount -t overlay -o lowerdir="$1/low:$1/a" overlay "$1/over" && exec "$2" "$1/over/libcuda.so.1"' \
+		- "$T" "$C" >"$T/calls" <<-EOF &
+		cuInit 0
+		pid $T/low/ready
+		wait $T/never
+	EOF
+	pretenders+=($!)
+	eventually "[ -s '$T/low/ready' ]"
+	with_library "$T/a/libcuda.so.1"
+	begin --json -d 0.1
+	ends
+	like "$(<"$T/err")" "left out $T/served/libcuda.so.1: $why"
+	like "$(<"$T/err")" "left out $T/over/libcuda.so.1: $why"
+	unlike "$(<"$T/err")" "probing $T/(served|over)/"
+	like "$(<"$T/err")" "probing $T/a/"
+	begin --library "$T/served/libcuda.so.1" --json -d 0.1
+	ends
+	like "$(<"$T/err")" "probing $T/served/"
+}
+
 test_only_libraries_of_the_processes_asked_for_are_probed()
 {
 	mkdir "$T/a" "$T/b"

@@ -1299,6 +1299,28 @@ test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null
 }
 
+# Bob's next process has x for reading, since his program is not in the group any more.
+test_a_read_of_what_is_sealed_waits_for_a_process_that_was_reset()
+{
+	local process resetting
+	needs_software 'stop a worker'
+	undying
+	grouped $alice 2000 run 'echo "x 4096 mode=664" >control/alloc; chgrp 2000 allocations/x'
+	loaded_by $bob order
+	by $bob run 'printf "%s\n" "mine 64" "m 64 kind=managed" >control/alloc'
+	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:mine i32:1 x" >control/launch'
+	process=$(<owners/$bob/worker)
+	stop_worker_of $bob
+	in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
+	resetting=$!
+	eventually "[ \$(<owners/$bob/worker) != $process ]"
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	by $alice run 'echo 1 >allocations/x/sealed'
+	is "$(words_of allocations/x/data)" '1 0'
+	[ ! -e /proc/$process ] || fail 'the process that was reset could have written it'
+	wait $resetting
+}
+
 # The launch waits until the worker has mapped g, and the stopped worker never answers.
 test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 {
