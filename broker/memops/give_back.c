@@ -39,6 +39,8 @@ struct give_back {
 	uid_t uid;		/* the owner's; whose tasks wait for this one */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
+	struct worker *own;	/* of the owner; NULL: none, or kept */
+	struct until_end until; /* a process of it that was given up */
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
 	unsigned int n_asked;
 	struct asked asked[];
@@ -303,8 +305,39 @@ static void ask(struct asked *asked)
 	give_back_answered(give_back);
 }
 
+static void old_process_ended(struct until_end *until);
+
+/*
+ * A process of the owner that was given up may have the block mapped, and the owner is
+ * charged until its end. Returns: whether there is one.
+ */
+static bool give_back_waits_for_old_process(struct give_back *give_back)
+{
+	pthread_mutex_t *lock = &give_back->broker->registry->lock;
+	bool waits;
+
+	if (!give_back->own)
+		return false;
+	give_back->until.ended = old_process_ended;
+	pthread_mutex_lock(lock);
+	waits = checkpoint_wait_until_end(give_back->own, &give_back->until);
+	pthread_mutex_unlock(lock);
+	return waits;
+}
+
+static void old_process_ended(struct until_end *until)
+{
+	struct give_back *give_back = container_of(until, struct give_back, until);
+
+	if (!give_back_waits_for_old_process(give_back))
+		give_back_answered(give_back);
+}
+
 static void give_back_begin(struct give_back *give_back)
 {
+	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
+	if (!give_back_waits_for_old_process(give_back))
+		give_back_answered(give_back);
 	for (unsigned int i = 0; i < give_back->n_asked; i++)
 		ask(&give_back->asked[i]);
 	give_back_answered(give_back);
@@ -351,6 +384,7 @@ static struct give_back *give_back_of_all(struct broker *broker, struct owner *o
 	ask_later(give_back, &broker->processes->mover, false);
 	pthread_mutex_lock(&broker->registry->lock);
 	ask_later(give_back, owner->worker, false);
+	give_back->own = owner->worker;
 	pthread_mutex_unlock(&broker->registry->lock);
 	for (int i = 0; i < n; i++)
 		ask_later(give_back, (struct worker *)guests[i], true);

@@ -53,7 +53,9 @@ struct checkpoint {
 	bool instance_ended;
 	bool restored;
 	struct completion *completion;
-	struct work *parked; /* until the end of the process; registry.lock */
+	/* Until the end of the process; registry.lock. */
+	struct work *parked;
+	struct until_end *waiting;
 	struct checkpoint *prev,
 		*next; /* of broker->processes->checkpoints; registry.lock */
 
@@ -121,6 +123,7 @@ static void checkpoint_release_memory(struct broker *broker, struct owner *owner
 
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
 {
+	struct until_end *waiting, *next;
 	struct checkpoint *checkpoint;
 	struct work *parked;
 
@@ -136,9 +139,14 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 	checkpoint->channel = NULL;
 	checkpoint->instance_ended = true;
 	parked = take_ptr(checkpoint->parked);
+	waiting = take_ptr(checkpoint->waiting);
 	checkpoint_release_memory(broker, worker->owner);
 	checkpoint_finish(checkpoint);
 	broker->processes->resume(parked);
+	for (; waiting; waiting = next) {
+		next = waiting->next;
+		waiting->ended(waiting);
+	}
 	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
 		reclaim_retry(broker->reclaim, broker->registry,
 			      reclaimed_of((struct reclaim_from){ i, worker->owner }));
@@ -194,6 +202,15 @@ bool checkpoint_park_until_end(const struct worker *worker, struct work *work)
 
 	if (checkpoint)
 		LL_PREPEND2(checkpoint->parked, work, next_ready);
+	return checkpoint != NULL;
+}
+
+bool checkpoint_wait_until_end(const struct worker *worker, struct until_end *until)
+{
+	struct checkpoint *checkpoint = checkpoint_find(worker);
+
+	if (checkpoint)
+		LL_PREPEND(checkpoint->waiting, until);
 	return checkpoint != NULL;
 }
 

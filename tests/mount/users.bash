@@ -1321,6 +1321,33 @@ test_a_read_of_what_is_sealed_waits_for_a_process_that_was_reset()
 	wait $resetting
 }
 
+# Else a user fills a device with memory that counts for nobody.
+test_memory_freed_under_a_process_that_was_reset_counts_until_its_end()
+{
+	local process resetting kind key
+	needs_software 'stop a worker'
+	undying
+	loaded_by $bob order
+	for kind in device host; do
+		key=$kind
+		[ $kind = host ] || key=device:0
+		by $bob run "printf '%s\n' 'x 20M kind=$kind' 'm 64 kind=managed' >control/alloc
+			echo 'order slow_set grid=1 block=1 x i32:1 u64:0' >control/launch"
+		process=$(<owners/$bob/worker)
+		stop_worker_of $bob
+		in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
+		resetting=$!
+		eventually "[ \$(<owners/$bob/worker) != $process ]"
+		by $bob run 'rmdir allocations/x'
+		while [ "$(value_of owners/$bob/current $key)" -ge 20971520 ]; do
+			sleep 0.05
+		done
+		[ ! -e /proc/$process ] || fail "$kind: the process that was reset has it still"
+		wait $resetting
+		by $bob run 'rmdir allocations/m'
+	done
+}
+
 # The launch waits until the worker has mapped g, and the stopped worker never answers.
 test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 {
