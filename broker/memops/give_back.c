@@ -171,7 +171,8 @@ static bool asked_may_take_longer(struct asked *asked)
 	else if (asked->guest && owner->n_sent && block_is_host(give_back->block))
 		may = give_back_charge_guest(give_back, owner);
 	asked->excused = may && owner->n_sent;
-	return asked->excused || excused;
+	/* Not for a guest who has lost the right meanwhile. */
+	return asked->excused || (excused && (may || !give_back->kept));
 }
 
 static void asked_passed(struct deadline *deadline)
