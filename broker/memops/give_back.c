@@ -29,6 +29,8 @@ struct asked {
 	uint32_t epoch;
 	struct deadline deadline;
 	bool excused; /* by kernels that ran at the last deadline; registry.lock */
+	bool waits;   /* for processes that were given up; registry.lock */
+	struct until_end until;
 };
 
 struct give_back {
@@ -39,8 +41,6 @@ struct give_back {
 	uid_t uid;		/* the owner's; whose tasks wait for this one */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
-	struct worker *own;	/* of the owner; NULL: none, or kept */
-	struct until_end until; /* a process of it that was given up */
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
 	unsigned int n_asked;
 	struct asked asked[];
@@ -154,6 +154,51 @@ static bool give_back_charge_guest(struct give_back *give_back, struct owner *gu
 	return true;
 }
 
+/* ---- processes that were given up ---- */
+
+static void give_back_answered(struct give_back *give_back);
+
+static void old_process_ended(struct until_end *until)
+{
+	struct asked *asked = container_of(until, struct asked, until);
+	pthread_mutex_t *lock = &asked->give_back->broker->registry->lock;
+
+	pthread_mutex_lock(lock);
+	asked->waits = false;
+	pthread_mutex_unlock(lock);
+	give_back_answered(asked->give_back);
+}
+
+/*
+ * A process of the owner's worker that was given up may have the block mapped until its
+ * end, and the owner is charged until then. The caller answers for this wait. Under
+ * registry.lock. Returns: whether it begins.
+ */
+static bool old_process_lives(struct asked *asked)
+{
+	if (asked->waits || asked->guest || !asked->worker->owner)
+		return false;
+	asked->until.ended = old_process_ended;
+	asked->waits = checkpoint_wait_until_end(asked->worker, &asked->until);
+	return asked->waits;
+}
+
+static void wait_for_old_process(struct asked *asked)
+{
+	struct give_back *give_back = asked->give_back;
+	pthread_mutex_t *lock = &give_back->broker->registry->lock;
+	bool waits;
+
+	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(lock);
+	waits = old_process_lives(asked);
+	pthread_mutex_unlock(lock);
+	if (!waits)
+		give_back_answered(give_back);
+}
+
+/* ---- time limits ---- */
+
 /*
  * The driver unmaps host memory only when the process runs no kernel. An owner's own
  * kernels may delay the release of the owner's freed memory, and of host memory of
@@ -193,6 +238,8 @@ static void asked_passed(struct deadline *deadline)
 	checkpoint_insist(broker, worker, epoch,
 			  "was ended: it did not give memory back within %g s",
 			  broker->ops->give_back_ms / 1000.0);
+	if (old_process_lives(asked))
+		__atomic_add_fetch(&asked->give_back->n_open, 1, __ATOMIC_RELAXED);
 }
 
 /* From now on the owner holds the memory, and nobody else waits for it. */
@@ -306,41 +353,12 @@ static void ask(struct asked *asked)
 	give_back_answered(give_back);
 }
 
-static void old_process_ended(struct until_end *until);
-
-/*
- * A process of the owner that was given up may have the block mapped, and the owner is
- * charged until its end. Returns: whether there is one.
- */
-static bool give_back_waits_for_old_process(struct give_back *give_back)
-{
-	pthread_mutex_t *lock = &give_back->broker->registry->lock;
-	bool waits;
-
-	if (!give_back->own)
-		return false;
-	give_back->until.ended = old_process_ended;
-	pthread_mutex_lock(lock);
-	waits = checkpoint_wait_until_end(give_back->own, &give_back->until);
-	pthread_mutex_unlock(lock);
-	return waits;
-}
-
-static void old_process_ended(struct until_end *until)
-{
-	struct give_back *give_back = container_of(until, struct give_back, until);
-
-	if (!give_back_waits_for_old_process(give_back))
-		give_back_answered(give_back);
-}
-
 static void give_back_begin(struct give_back *give_back)
 {
-	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
-	if (!give_back_waits_for_old_process(give_back))
-		give_back_answered(give_back);
-	for (unsigned int i = 0; i < give_back->n_asked; i++)
+	for (unsigned int i = 0; i < give_back->n_asked; i++) {
+		wait_for_old_process(&give_back->asked[i]);
 		ask(&give_back->asked[i]);
+	}
 	give_back_answered(give_back);
 }
 
@@ -385,7 +403,6 @@ static struct give_back *give_back_of_all(struct broker *broker, struct owner *o
 	ask_later(give_back, &broker->processes->mover, false);
 	pthread_mutex_lock(&broker->registry->lock);
 	ask_later(give_back, owner->worker, false);
-	give_back->own = owner->worker;
 	pthread_mutex_unlock(&broker->registry->lock);
 	for (int i = 0; i < n; i++)
 		ask_later(give_back, (struct worker *)guests[i], true);

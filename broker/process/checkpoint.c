@@ -121,11 +121,14 @@ static void checkpoint_release_memory(struct broker *broker, struct owner *owner
 		reclaim_end(broker->reclaim, (struct reclaim_from){ i, owner });
 }
 
+static bool wait_until_end(const struct worker *worker, struct until_end *until);
+
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
 {
 	struct until_end *waiting, *next;
 	struct checkpoint *checkpoint;
 	struct work *parked;
+	bool waits;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
@@ -145,7 +148,11 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 	broker->processes->resume(parked);
 	for (; waiting; waiting = next) {
 		next = waiting->next;
-		waiting->ended(waiting);
+		pthread_mutex_lock(&broker->registry->lock);
+		waits = wait_until_end(worker, waiting);
+		pthread_mutex_unlock(&broker->registry->lock);
+		if (!waits)
+			waiting->ended(waiting);
 	}
 	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
 		reclaim_retry(broker->reclaim, broker->registry,
@@ -205,13 +212,21 @@ bool checkpoint_park_until_end(const struct worker *worker, struct work *work)
 	return checkpoint != NULL;
 }
 
-bool checkpoint_wait_until_end(const struct worker *worker, struct until_end *until)
+/* Processes of later epochs are given up later. Under registry.lock. */
+static bool wait_until_end(const struct worker *worker, struct until_end *until)
 {
 	struct checkpoint *checkpoint = checkpoint_find(worker);
 
-	if (checkpoint)
-		LL_PREPEND(checkpoint->waiting, until);
-	return checkpoint != NULL;
+	if (!checkpoint || (int32_t)(until->epoch - checkpoint->epoch) < 0)
+		return false;
+	LL_PREPEND(checkpoint->waiting, until);
+	return true;
+}
+
+bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until)
+{
+	until->epoch = worker_epoch(worker);
+	return wait_until_end(worker, until);
 }
 
 void checkpoint_hurry(const struct worker *worker)

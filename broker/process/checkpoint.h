@@ -58,17 +58,18 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
  */
 bool checkpoint_park_until_end(const struct worker *worker, struct work *work);
 
-/* Waits for the end of a process that was given up; part of what waits. */
+/* Waits for the ends of processes that were given up; part of what waits. */
 struct until_end {
 	void (*ended)(struct until_end *until); /* no lock held */
+	uint32_t epoch; /* of the last such process; private, like: */
 	struct until_end *next;
 };
 
 /*
- * As checkpoint_park_until_end(), for what is no work. Calls ended() at the end of the
- * first such process: there may be another. Returns: whether there is one.
+ * As checkpoint_park_until_end(), for what is no work: calls ended() when the processes
+ * that were given up by now have ended. Returns: whether there is one.
  */
-bool checkpoint_wait_until_end(const struct worker *worker, struct until_end *until);
+bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
 
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
 bool checkpoint_lives(const struct worker *worker);
