@@ -29,8 +29,9 @@ struct asked {
 	uint32_t epoch;
 	struct deadline deadline;
 	bool excused; /* by kernels that ran at the last deadline; registry.lock */
-	bool waits;   /* for processes that were given up; registry.lock */
+	bool waits;   /* for processes that were given up; registry.lock, like: */
 	struct until_end until;
+	struct deadline look; /* at a guest's */
 };
 
 struct give_back {
@@ -161,25 +162,47 @@ static void give_back_answered(struct give_back *give_back);
 static void old_process_ended(struct until_end *until)
 {
 	struct asked *asked = container_of(until, struct asked, until);
-	pthread_mutex_t *lock = &asked->give_back->broker->registry->lock;
+	struct broker *broker = asked->give_back->broker;
 
-	pthread_mutex_lock(lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	asked->waits = false;
-	pthread_mutex_unlock(lock);
+	deadline_clear(broker, &asked->look);
+	pthread_mutex_unlock(&broker->registry->lock);
 	give_back_answered(asked->give_back);
 }
 
+/* A guest may save the memory of the guest's own, and pays meanwhile if there is room. */
+static void look_at_old_process(struct deadline *deadline)
+{
+	struct asked *asked = container_of(deadline, struct asked, look);
+	struct give_back *give_back = asked->give_back;
+	struct broker *broker = give_back->broker;
+
+	if (!checkpoint_hurry_stuck(asked->worker))
+		return;
+	(void)give_back_charge_guest(give_back, asked->worker->owner);
+	deadline_set(broker, deadline, broker->ops->give_back_ms / 2,
+		     look_at_old_process);
+}
+
 /*
- * A process of the owner's worker that was given up may have the block mapped until its
- * end, and the owner is charged until then. The caller answers for this wait. Under
- * registry.lock. Returns: whether it begins.
+ * A process of the worker that was given up may have the block mapped until its end, and
+ * the owner is charged until then. The caller answers for this wait. Under registry.lock.
+ * Returns: whether it begins.
  */
 static bool old_process_lives(struct asked *asked)
 {
-	if (asked->waits || asked->guest || !asked->worker->owner)
+	const struct give_back *give_back = asked->give_back;
+	struct broker *broker = give_back->broker;
+
+	/* A withdrawal waits for such a process itself. */
+	if (asked->waits || give_back->kept || !asked->worker->owner)
 		return false;
 	asked->until.ended = old_process_ended;
 	asked->waits = checkpoint_wait_until_end(asked->worker, &asked->until);
+	if (asked->waits && asked->guest)
+		deadline_set(broker, &asked->look, broker->ops->give_back_ms / 2,
+			     look_at_old_process);
 	return asked->waits;
 }
 

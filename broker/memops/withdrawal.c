@@ -243,7 +243,7 @@ bool writer_is_barred(struct op *op)
 	struct withdrawal *withdrawal;
 
 	DL_FOREACH (op->work.uses[0].allocation->rare->withdrawals, withdrawal) {
-		if (!withdrawal->wanted)
+		if (!withdrawal_may_take_longer(&withdrawal->op))
 			break;
 	}
 	if (withdrawal)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -67,6 +68,7 @@ struct checkpoint {
 
 	struct restore restore; /* the saved memory */
 	uint64_t charged;	/* bytes of the host, for the file */
+	blkcnt_t blocks;	/* of the file, at checkpoint_hurry_stuck() */
 	unsigned int n_written; /* including failures */
 	struct request request;
 };
@@ -237,6 +239,27 @@ void checkpoint_hurry(const struct worker *worker)
 		if (checkpoint->worker == worker)
 			checkpoint_kill(checkpoint);
 	}
+}
+
+bool checkpoint_hurry_stuck(const struct worker *worker)
+{
+	struct checkpoint *checkpoint;
+	bool goes_on = false;
+
+	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
+		struct stat file = { 0 };
+
+		if (checkpoint->worker != worker || checkpoint->instance_ended)
+			continue;
+		if (checkpoint->restore.fd >= 0)
+			(void)fstat(checkpoint->restore.fd, &file);
+		if (file.st_blocks == checkpoint->blocks)
+			checkpoint_kill(checkpoint);
+		else
+			goes_on = true;
+		checkpoint->blocks = file.st_blocks;
+	}
+	return goes_on;
 }
 
 /* Saving is over: kills the process, now or after LINGER_MS. Under registry.lock. */

@@ -71,6 +71,12 @@ struct until_end {
  */
 bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
 
+/*
+ * Kills processes of the worker that were given up and have saved nothing since the last
+ * call, or since they were given up. Returns: whether one goes on. Under registry.lock.
+ */
+bool checkpoint_hurry_stuck(const struct worker *worker);
+
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
 bool checkpoint_lives(const struct worker *worker);
 

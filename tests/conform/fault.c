@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 SUITE(fault);
 
@@ -277,6 +278,45 @@ static void shows_later(int socket)
 Test(fault, of_one_stream_shows_on_every_one)
 {
 	in_child(shows_later);
+}
+
+/* Modules are loaded before: a load may wait for running kernels. */
+static void ends_others(int socket)
+{
+	CUstream stream, other;
+	uint32_t *word, last = 0;
+	CUfunction count, store;
+	CUdeviceptr at, nowhere = WILD;
+	CUresult result;
+
+	(void)socket;
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	conform_context();
+	count = kernel("count");
+	store = kernel("poke");
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+	OK(cuMemHostAlloc, (void **)&word, 4, CU_MEMHOSTALLOC_DEVICEMAP);
+	OK(cuMemHostGetDevicePointer_v2, &at, word, 0);
+	__atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
+	OK(cuLaunchKernel, count, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){ &at }, NULL);
+	while (!__atomic_load_n(word, __ATOMIC_SEQ_CST))
+		;
+	OK(cuLaunchKernel, store, 1, 1, 1, 1, 1, 1, 0, other,
+	   ((void *[]){ &nowhere, &last }), NULL);
+	do
+		result = driver->fn_cuStreamQuery(other);
+	while (result == CUDA_ERROR_NOT_READY);
+	last = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+	MUST(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+	usleep(100000);
+	MUST(__atomic_load_n(word, __ATOMIC_SEQ_CST) == last);
+}
+
+/* Others may write the memory as soon as the fault is known. */
+Test(fault, is_told_when_all_kernels_have_ended)
+{
+	in_child(ends_others);
 }
 
 static void read_only(int socket)

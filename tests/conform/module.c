@@ -105,7 +105,7 @@ Test(module, functions_are_listed_with_their_names)
 	conform_context();
 	module = module_load(PTX_ALL);
 	OK(cuModuleGetFunctionCount, &n, module);
-	cr_assert_eq(n, 10, "%u", n);
+	cr_assert_eq(n, 11, "%u", n);
 	OK(cuModuleEnumerateFunctions, functions, n, module);
 	for (unsigned int i = 0; i < n; i++) {
 		const char *name;

@@ -69,6 +69,19 @@
 	"ret;\n"                                                   \
 	"}\n"
 
+/* count(at): adds 1 to the word there, again and again, without end */
+#define PTX_COUNT                                 \
+	".visible .entry count(.param .u64 at)\n" \
+	"{\n"                                     \
+	".reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n"   \
+	"ld.param.u64 %rd1, [at];\n"              \
+	"AGAIN:\n"                                \
+	"ld.volatile.global.u32 %r1, [%rd1];\n"   \
+	"add.u32 %r1, %r1, 1;\n"                  \
+	"st.volatile.global.u32 [%rd1], %r1;\n"   \
+	"bra AGAIN;\n"                            \
+	"}\n"
+
 /* stop(): trap */
 #define PTX_STOP ".visible .entry stop()\n{\ntrap;\nret;\n}\n"
 
@@ -99,6 +112,6 @@
 	".visible .entry params(.param .u8 a, .param .u64 b," \
 	" .param .align 4 .b8 c[20], .param .u16 d)\n{\nret;\n}\n"
 
-#define PTX_ALL                                                                        \
-	PTX_HEAD PTX_SAXPY PTX_POKE PTX_PEEK PTX_WAIT PTX_STOP PTX_EMPTY PTX_VARIABLES \
-		PTX_PARAMS
+#define PTX_ALL                                                                    \
+	PTX_HEAD PTX_SAXPY PTX_POKE PTX_PEEK PTX_WAIT PTX_COUNT PTX_STOP PTX_EMPTY \
+		PTX_VARIABLES PTX_PARAMS

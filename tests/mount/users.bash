@@ -1321,6 +1321,34 @@ test_a_read_of_what_is_sealed_waits_for_a_process_that_was_reset()
 	wait $resetting
 }
 
+# Bob's process would have five seconds for the managed memory that it is to save.
+test_a_guests_process_that_was_reset_and_is_stopped_is_ended_for_freed_memory()
+{
+	local process began kind key
+	patient
+	needs_software 'stop a worker'
+	loaded_by $bob order
+	for kind in device host; do
+		key=$kind
+		[ $kind = host ] || key=device:0
+		by $alice run "echo 'x 20M kind=$kind mode=644' >control/alloc"
+		by $bob run "printf '%s\n' 'mine 64' 'm 64 kind=managed' >control/alloc
+			echo 'order add grid=1 block=1 in:x i32:1 mine' >control/launch"
+		process=$(<owners/$bob/worker)
+		stop_worker_of $bob
+		in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
+		eventually "[ \$(<owners/$bob/worker) != $process ]"
+		began=$SECONDS
+		by $alice run 'rmdir allocations/x'
+		eventually "[ \$(value_of owners/$alice/current $key) -lt 20971520 ]"
+		[ ! -e /proc/$process ] || fail "$kind: the process that was reset has it still"
+		[ $((SECONDS - began)) -lt 4 ] || fail "$kind: it took $((SECONDS - began)) s"
+		by $bob run 'rmdir allocations/{m,mine}'
+	done
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # Else a user fills a device with memory that counts for nobody.
 test_memory_freed_under_a_process_that_was_reset_counts_until_its_end()
 {

@@ -3,7 +3,8 @@
  * Launches: the request is checked as on hardware, the parameters are copied, and an op
  * runs the kernel in the order of the stream.
  *
- * A kernel that faults poisons the process; all other running kernels are ended.
+ * A kernel that faults poisons the process, when all other running kernels have been
+ * ended: whoever hears of the fault sees no more of their stores.
  */
 #include "module.h"
 #include "print.h"
@@ -39,7 +40,11 @@ struct launch_op {
 	unsigned char params[];
 };
 
-static uint64_t last_launch; /* under the library's lock */
+/* Under the library's lock. */
+static uint64_t last_launch;
+static unsigned int n_running; /* kernels */
+static CUresult first_fault;   /* of all kernels; read without */
+static pthread_cond_t none_runs = PTHREAD_COND_INITIALIZER;
 
 /* Memory that the device's kernels may use, as a single window. */
 static bool range_reach(const struct context *context, const struct range *range,
@@ -92,7 +97,7 @@ static bool machine_reach(void *data, uint64_t address, bool write,
 static bool machine_stopped(void *data)
 {
 	(void)data;
-	return call_poisoned_now();
+	return __atomic_load_n(&first_fault, __ATOMIC_RELAXED) || call_poisoned_now();
 }
 
 static void machine_print(void *data, const char *text, size_t length)
@@ -131,18 +136,38 @@ static CUresult fault_result(enum ptx_fault fault)
 	}
 }
 
+/* Returns: false after a fault, when no kernel begins any more. */
+static bool kernel_begin(void)
+{
+	bool begins;
+
+	call_lock();
+	begins = !first_fault && !call_poisoned();
+	n_running += begins;
+	call_unlock();
+	return begins;
+}
+
+static void kernel_end(CUresult result)
+{
+	call_lock();
+	if (result && !first_fault)
+		__atomic_store_n(&first_fault, result, __ATOMIC_RELAXED);
+	if (--n_running == 0)
+		pthread_cond_broadcast(&none_runs);
+	while (result && n_running)
+		call_wait(&none_runs);
+	if (result)
+		call_poison(first_fault);
+	call_unlock();
+}
+
 static void launch_run(struct op *op, bool alive)
 {
 	struct launch_op *launch = container_of(op, struct launch_op, op);
-	CUresult result = CUDA_SUCCESS;
 
-	if (alive)
-		result = fault_result(ptx_launch_run(&launch->launch));
-	if (result) {
-		call_lock();
-		call_poison(result);
-		call_unlock();
-	}
+	if (alive && kernel_begin())
+		kernel_end(fault_result(ptx_launch_run(&launch->launch)));
 	free(launch);
 }
 
