@@ -194,16 +194,20 @@ static bool old_process_lives(struct asked *asked)
 {
 	const struct give_back *give_back = asked->give_back;
 	struct broker *broker = give_back->broker;
+	const bool waited = asked->waits;
 
 	/* A withdrawal waits for such a process itself. */
-	if (asked->waits || give_back->kept || !asked->worker->owner)
+	if (give_back->kept || !asked->worker->owner)
 		return false;
 	asked->until.ended = old_process_ended;
-	asked->waits = checkpoint_wait_until_end(asked->worker, &asked->until);
+	if (waited)
+		checkpoint_wait_for_more(asked->worker, &asked->until);
+	else
+		asked->waits = checkpoint_wait_until_end(asked->worker, &asked->until);
 	if (asked->waits && asked->guest)
 		deadline_set(broker, &asked->look, broker->ops->give_back_ms / 2,
 			     look_at_old_process);
-	return asked->waits;
+	return asked->waits && !waited;
 }
 
 static void wait_for_old_process(struct asked *asked)

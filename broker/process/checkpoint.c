@@ -231,6 +231,11 @@ bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until)
 	return wait_until_end(worker, until);
 }
 
+void checkpoint_wait_for_more(struct worker *worker, struct until_end *until)
+{
+	until->epoch = worker_epoch(worker);
+}
+
 void checkpoint_hurry(const struct worker *worker)
 {
 	struct checkpoint *checkpoint;

@@ -71,6 +71,9 @@ struct until_end {
  */
 bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
 
+/* Has one that waits wait for processes, too, that were given up since. */
+void checkpoint_wait_for_more(struct worker *worker, struct until_end *until);
+
 /*
  * Kills processes of the worker that were given up and have saved nothing since the last
  * call, or since they were given up. Returns: whether one goes on. Under registry.lock.

@@ -136,13 +136,21 @@ static CUresult fault_result(enum ptx_fault fault)
 	}
 }
 
+/* Else an ended kernel would look done. Under the library's lock. */
+static void wait_for_poison(void)
+{
+	while (first_fault && !call_poisoned())
+		call_wait(&none_runs);
+}
+
 /* Returns: false after a fault, when no kernel begins any more. */
 static bool kernel_begin(void)
 {
 	bool begins;
 
 	call_lock();
-	begins = !first_fault && !call_poisoned();
+	wait_for_poison();
+	begins = !call_poisoned();
 	n_running += begins;
 	call_unlock();
 	return begins;
@@ -153,12 +161,11 @@ static void kernel_end(CUresult result)
 	call_lock();
 	if (result && !first_fault)
 		__atomic_store_n(&first_fault, result, __ATOMIC_RELAXED);
-	if (--n_running == 0)
-		pthread_cond_broadcast(&none_runs);
-	while (result && n_running)
-		call_wait(&none_runs);
-	if (result)
+	if (--n_running == 0 && first_fault) {
 		call_poison(first_fault);
+		pthread_cond_broadcast(&none_runs);
+	}
+	wait_for_poison();
 	call_unlock();
 }
 
