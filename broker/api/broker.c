@@ -47,7 +47,7 @@ struct whole {
 	struct journal journal;
 	struct memory memory;
 	struct reclaim reclaim;
-	struct workqueue workqueue, user_lanes, searches, closers;
+	struct workqueue workqueue, user_lanes[N_USER_LANES];
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
@@ -70,9 +70,7 @@ static void life_deinit(struct broker *broker)
 	struct owner *owner, *safe;
 
 	housekeeper_end(broker);
-	workqueue_deinit(broker->user_lanes);
-	workqueue_deinit(broker->searches);
-	workqueue_deinit(broker->closers);
+	user_lanes_deinit(broker->user_lanes);
 	workqueue_deinit(broker->workqueue);
 	text_maker_deinit(broker->text_maker);
 	outputs_deinit(&broker->processes->outputs);
@@ -155,9 +153,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->memory = &whole->memory;
 	broker->reclaim = &whole->reclaim;
 	broker->workqueue = &whole->workqueue;
-	broker->user_lanes = &whole->user_lanes;
-	broker->searches = &whole->searches;
-	broker->closers = &whole->closers;
+	broker->user_lanes = whole->user_lanes;
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
@@ -184,11 +180,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	if (r == 0)
 		r = workqueue_init(broker->workqueue, WORKQUEUE_THREADS, WORKQUEUE_SHARE);
 	if (r == 0)
-		r = workqueue_init(broker->user_lanes, USER_LANES, 1);
-	if (r == 0)
-		r = workqueue_init(broker->searches, USER_SEARCHES, 1);
-	if (r == 0)
-		r = workqueue_init(broker->closers, USER_CLOSERS, 1);
+		r = user_lanes_init(broker->user_lanes);
 	if (r == 0 && config->subuid) {
 		broker->registry->subordinates = subordinates_new(config->subuid);
 		r = broker->registry->subordinates ? 0 : -ENOMEM;

@@ -118,6 +118,7 @@ int control_new(struct control **ret_control, struct broker *broker,
 		.broker = broker,
 		.control = control,
 		.verb = verb,
+		.lane = N_USER_LANES,
 		.caller = &control->caller,
 		.token = token,
 		.completion.done = command_completed,
@@ -321,7 +322,7 @@ static void control_line_done(struct command *command, int error)
 	control->line_error = error;
 	control->line_began = command->completion.began;
 	control->line_pending = false;
-	command->may_wait = command->may_search = false;
+	command->lane = N_USER_LANES;
 	line_times_add(control->broker->line_times, control->verb,
 		       clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
@@ -447,7 +448,7 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	return *ret_blank || control_has_room(control, control->line_start);
 }
 
-/* The line begins again in the user's lane: a thread of the view waits for nothing. */
+/* The line begins again, by command->lane. */
 static void control_put_off(struct control *control)
 {
 	control->position = control->line_start;
@@ -469,7 +470,8 @@ static void control_go_held(struct control *control)
 	size_t blank_left = BLANK_IN_TURN;
 	const char *line;
 	size_t length;
-	bool blank, may_wait, may_search;
+	enum user_lane lane;
+	bool blank;
 
 	control->looping = true;
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
@@ -486,16 +488,12 @@ static void control_go_held(struct control *control)
 			continue;
 		}
 		control->looping = false;
-		may_wait = control->command.may_wait;
-		may_search = control->command.may_search;
+		lane = control->command.lane;
 		pthread_mutex_unlock(&control->lock);
 		if (n_left > 0 && blank_left > 0)
 			return;
-		if (may_search)
-			user_search_add(control->broker, control->caller.uid,
-					&control->rest);
-		else if (may_wait)
-			user_lane_add(control->broker, control->caller.uid,
+		if (lane != N_USER_LANES)
+			user_lane_add(control->broker, lane, control->caller.uid,
 				      &control->rest);
 		else
 			workqueue_add(control->broker->workqueue, control->caller.uid,

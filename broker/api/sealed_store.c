@@ -72,7 +72,7 @@ static bool sealing_begin(const struct sealing *sealing)
 	if (copy) {
 		*copy = *sealing;
 		broker->registry->n_busy++;
-		user_lane_add(broker, copy->caller.uid, &copy->task);
+		user_lane_add(broker, LANE_FILES, copy->caller.uid, &copy->task);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return copy;

@@ -82,12 +82,11 @@ void command_refuse(struct command *command, const struct refusal *refusal)
 	command_fail(command, refusal->error, "%s", refusal->sentence);
 }
 
-void command_put_off(struct command *command, bool search)
+void command_put_off(struct command *command, enum user_lane lane)
 {
 	line_deinit(&command->line);
 	command->put_off = true;
-	command->may_wait = true;
-	command->may_search = search;
+	command->lane = lane;
 }
 
 int command_parse(struct command *command)

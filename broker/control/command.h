@@ -14,6 +14,7 @@
 #include "control/line.h"
 #include "model/access.h"
 #include "model/object.h"
+#include "process/user_lanes.h"
 
 struct control;
 struct lifetime; /* memops/lifetime.h */
@@ -46,8 +47,7 @@ struct command {
 	struct completion completion; /* cancelled by a signal; answers */
 
 	bool put_off;		   /* command_put_off() */
-	bool may_wait;		   /* it has been put off, and waits now */
-	bool may_search;	   /* and for a search */
+	enum user_lane lane;	   /* where the line runs; N_USER_LANES: in none */
 	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
 	char *cgroup;		   /* see command_cgroup() */
 	bool cgroup_asked;
@@ -72,11 +72,9 @@ void command_fail(struct command *command, int error, const char *format, ...)
 /* As command_fail(), with the sentence of a line that could not be parsed. */
 void command_refuse(struct command *command, const struct refusal *refusal);
 
-/*
- * The line begins again in a user's lane, with may_wait; search: among the searches of
- * users, with may_search.
+/* The line begins again in that lane of the user: a thread of the view waits for nothing.
  */
-void command_put_off(struct command *command, bool search);
+void command_put_off(struct command *command, enum user_lane lane);
 
 /* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
  * answered. */

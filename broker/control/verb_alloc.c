@@ -404,7 +404,7 @@ static void alloc_made(struct completion *completion, struct token token)
 
 /*
  * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; -EAGAIN: the
- * search needs command->may_search; negative, and the command is answered.
+ * search needs LANE_SEARCHES; negative, and the command is answered.
  */
 static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 {
@@ -423,8 +423,8 @@ static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 			.cgroup = line->cgroup,
 		};
 
-		r = lifetime_get(broker, &of, command->may_search, &line->lifetime,
-				 &refusal);
+		r = lifetime_get(broker, &of, command->lane == LANE_SEARCHES,
+				 &line->lifetime, &refusal);
 		if (r == -EAGAIN)
 			return r;
 		/* Asked afterwards: a process that lives now was the one found. */
@@ -496,7 +496,7 @@ void verb_alloc(struct command *command)
 	}
 	r = alloc_find_lifetime(command, &line);
 	if (r == -EAGAIN)
-		command_put_off(command, true);
+		command_put_off(command, LANE_SEARCHES);
 	if (r < 0) {
 		free(alloc);
 		return;

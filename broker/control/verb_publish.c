@@ -85,8 +85,9 @@ void verb_publish(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	if (!command->may_wait && publish_lasts(command->broker, &caller, pairs, n)) {
-		command_put_off(command, false);
+	if (command->lane == N_USER_LANES &&
+	    publish_lasts(command->broker, &caller, pairs, n)) {
+		command_put_off(command, LANE_FILES);
 		return;
 	}
 	if (publish(command->broker, &caller, pairs, n, &refusal) < 0)

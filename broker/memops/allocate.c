@@ -565,7 +565,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 		return;
 	}
 	alloc->task = (struct task){ .run = alloc_request_look_run };
-	user_lane_add(broker, owner->uid, &alloc->task);
+	user_lane_add(broker, LANE_FILES, owner->uid, &alloc->task);
 }
 
 void alloc_request_start(struct alloc_request *alloc)

@@ -29,8 +29,8 @@ struct asked {
 	uint32_t epoch;
 	struct deadline deadline;
 	bool excused; /* by kernels that ran at the last deadline; registry.lock */
-	bool waits;   /* for processes that were given up; registry.lock, like: */
-	struct until_end until;
+	struct until_end
+		until;	      /* of processes that were given up; registry.lock, like: */
 	struct deadline look; /* at a guest's */
 };
 
@@ -165,49 +165,44 @@ static void old_process_ended(struct until_end *until)
 	struct broker *broker = asked->give_back->broker;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	asked->waits = false;
 	deadline_clear(broker, &asked->look);
 	pthread_mutex_unlock(&broker->registry->lock);
 	give_back_answered(asked->give_back);
 }
 
-/* A guest may save the memory of the guest's own, and pays meanwhile if there is room. */
+/* A guest may save memory of the guest's own, and pays meanwhile if there is room. */
 static void look_at_old_process(struct deadline *deadline)
 {
 	struct asked *asked = container_of(deadline, struct asked, look);
 	struct give_back *give_back = asked->give_back;
 	struct broker *broker = give_back->broker;
+	const unsigned int patience_ms = broker->ops->give_back_ms / 2;
 
-	if (!checkpoint_hurry_stuck(asked->worker))
+	if (!checkpoint_hurry_stuck(asked->worker, patience_ms))
 		return;
 	(void)give_back_charge_guest(give_back, asked->worker->owner);
-	deadline_set(broker, deadline, broker->ops->give_back_ms / 2,
-		     look_at_old_process);
+	deadline_set(broker, deadline, patience_ms, look_at_old_process);
 }
 
 /*
  * A process of the worker that was given up may have the block mapped until its end, and
  * the owner is charged until then. The caller answers for this wait. Under registry.lock.
- * Returns: whether it begins.
+ * Returns: whether the wait begins.
  */
 static bool old_process_lives(struct asked *asked)
 {
-	const struct give_back *give_back = asked->give_back;
-	struct broker *broker = give_back->broker;
-	const bool waited = asked->waits;
+	struct broker *broker = asked->give_back->broker;
+	bool begins;
 
 	/* A withdrawal waits for such a process itself. */
-	if (give_back->kept || !asked->worker->owner)
+	if (asked->give_back->kept || !asked->worker->owner)
 		return false;
 	asked->until.ended = old_process_ended;
-	if (waited)
-		checkpoint_wait_for_more(asked->worker, &asked->until);
-	else
-		asked->waits = checkpoint_wait_until_end(asked->worker, &asked->until);
-	if (asked->waits && asked->guest)
+	begins = checkpoint_wait_until_end(asked->worker, &asked->until);
+	if (asked->until.waits && asked->guest)
 		deadline_set(broker, &asked->look, broker->ops->give_back_ms / 2,
 			     look_at_old_process);
-	return asked->waits && !waited;
+	return begins;
 }
 
 static void wait_for_old_process(struct asked *asked)
@@ -332,7 +327,8 @@ static void give_back_answered(struct give_back *give_back)
 	if (give_back->kept)
 		give_back_run(&give_back->task);
 	else if (block->given)
-		user_lane_add(give_back->broker, give_back->uid, &give_back->task);
+		user_lane_add(give_back->broker, LANE_FILES, give_back->uid,
+			      &give_back->task);
 	else if (block_is_host(block) && block->size <= RELEASED_AT_ONCE)
 		give_back_run(&give_back->task);
 	else /* The driver may take long, and the kernel too for gigabytes. */

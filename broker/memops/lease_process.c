@@ -88,7 +88,7 @@ void lease_process_put(struct lease_process *process, struct owner *payer)
 	process->closing = true;
 	process->close.run = process_close;
 	process->broker->registry->n_busy++;
-	user_close_add(process->broker, process->uid, &process->close);
+	user_lane_add(process->broker, LANE_CLOSES, process->uid, &process->close);
 }
 
 static struct lease_process *process_new(struct broker *broker, pid_t pid, uid_t uid)

@@ -169,7 +169,7 @@ static void lifetime_close_later(struct lifetime *lifetime)
 	lifetime->ending = true;
 	lifetime->end.run = lifetime_close;
 	lifetime->broker->registry->n_busy++;
-	user_close_add(lifetime->broker, lifetime->payer->uid, &lifetime->end);
+	user_lane_add(lifetime->broker, LANE_CLOSES, lifetime->payer->uid, &lifetime->end);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)

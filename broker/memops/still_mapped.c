@@ -127,7 +127,7 @@ static void look_begin(struct broker *broker, struct owner *owner)
 		*look = (struct look){ { .run = look_run }, broker, owner };
 		owner->looks_at_mapped = true;
 		broker->registry->n_busy++;
-		user_lane_add(broker, owner->uid, &look->task);
+		user_lane_add(broker, LANE_FILES, owner->uid, &look->task);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 }

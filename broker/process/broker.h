@@ -21,8 +21,6 @@ struct broker {
 	struct reclaim *reclaim;       /* memory/reclaim.h; registry.lock */
 	struct workqueue *workqueue;   /* base/workqueue.h */
 	struct workqueue *user_lanes;  /* process/user_lanes.h */
-	struct workqueue *searches;    /* the same */
-	struct workqueue *closers;     /* the same */
 	struct processes *processes;   /* process/processes.h */
 	struct ops *ops;	       /* op/op.h */
 	struct leases *leases;	       /* memops/lease.h */

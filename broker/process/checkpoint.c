@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "process/checkpoint.h"
+#include "process/checkpoint_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,14 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/text.h"
-#include "base/workqueue.h"
-#include "channel/request.h"
 #include "cuda/failure.h"
 #include "cuda/result.h"
 #include "memory/block.h"
@@ -25,149 +22,17 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
-#include "process/processes.h"
-#include "process/restore.h"
 
 /* Time limit for saving: a constant, plus an amount for each GiB. */
 #define SAVE_MS		5000
 #define SAVE_MS_PER_GIB 2000
 #define SAVE_ALIGN	4096 /* alignment in the file */
-/*
- * A faulted process does no more work, but its exit keeps the driver busy: contexts made
- * meanwhile take 50 % longer. So the process is killed when the next one has its
- * contexts, or after this time.
- */
-#define LINGER_MS 500
 /* So many allocations are noted at once, before others have the lock. */
 #define TAKEN_AT_ONCE 256
 
-struct checkpoint {
-	struct broker *broker;
-	struct worker *worker;
-	uint32_t epoch; /* of the process that ends */
-	char reason[128];
-	struct channel *channel; /* of that process; NULL: gone */
-	int64_t deadline_ms;
-	bool lingers; /* waits for the next process; registry.lock, like: */
-	bool let_go;  /* saving is over */
-	bool killed;  /* was killed */
-	bool instance_ended;
-	bool restored;
-	struct completion *completion;
-	/* Until the end of the process; registry.lock. */
-	struct work *parked;
-	struct until_end *waiting;
-	struct checkpoint *prev,
-		*next; /* of broker->processes->checkpoints; registry.lock */
-
-	bool taking; /* notes what to save and what is lost; registry.lock, like: */
-	struct worker_walk walk;
-	struct loss loss;
-	uint64_t size;	  /* bytes to save */
-	struct task rest; /* of a process with many allocations */
-
-	struct restore restore; /* the saved memory */
-	uint64_t charged;	/* bytes of the host, for the file */
-	blkcnt_t blocks;	/* of the file, at checkpoint_hurry_stuck() */
-	unsigned int n_written; /* including failures */
-	struct request request;
-};
-
 static void save_next(struct checkpoint *checkpoint, struct channel *channel);
 
-/* ---- the end ---- */
-
-/*
- * Ends the checkpoint if the process has ended and all memory is restored. Called with
- * registry.lock held since the caller changed the state; releases the lock. The
- * checkpoint may be freed afterwards.
- */
-static void checkpoint_finish(struct checkpoint *checkpoint)
-{
-	struct broker *broker = checkpoint->broker;
-	struct completion *completion = NULL;
-	bool over;
-
-	over = checkpoint->instance_ended && checkpoint->restored;
-	if (over) {
-		DL_DELETE(broker->processes->checkpoints, checkpoint);
-		completion = completion_take(&checkpoint->completion);
-		if (checkpoint->charged)
-			share_give(checkpoint->worker->owner, SHARE_HOST,
-				   checkpoint->charged);
-		registry_less_busy(broker->registry);
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	if (!over)
-		return;
-	closep(&checkpoint->restore.fd);
-	free(checkpoint->restore.saved);
-	free(checkpoint);
-	if (completion)
-		completion->done(completion, 0, NULL, 0);
-}
-
-/*
- * A process keeps freed memory mapped until its exit, and gets no request to unmap.
- * Callers that find a device full wait for the exit. Under registry.lock.
- */
-static void checkpoint_hold_memory(struct broker *broker, struct owner *owner)
-{
-	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
-		reclaim_begin(broker->reclaim, (struct reclaim_from){ i, owner });
-}
-
-static void checkpoint_release_memory(struct broker *broker, struct owner *owner)
-{
-	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
-		reclaim_end(broker->reclaim, (struct reclaim_from){ i, owner });
-}
-
-static bool wait_until_end(const struct worker *worker, struct until_end *until);
-
-void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
-{
-	struct until_end *waiting, *next;
-	struct checkpoint *checkpoint;
-	struct work *parked;
-	bool waits;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker && checkpoint->epoch == epoch)
-			break;
-	}
-	if (!checkpoint) {
-		pthread_mutex_unlock(&broker->registry->lock);
-		return;
-	}
-	checkpoint->channel = NULL;
-	checkpoint->instance_ended = true;
-	parked = take_ptr(checkpoint->parked);
-	waiting = take_ptr(checkpoint->waiting);
-	checkpoint_release_memory(broker, worker->owner);
-	checkpoint_finish(checkpoint);
-	broker->processes->resume(parked);
-	for (; waiting; waiting = next) {
-		next = waiting->next;
-		pthread_mutex_lock(&broker->registry->lock);
-		waits = wait_until_end(worker, waiting);
-		pthread_mutex_unlock(&broker->registry->lock);
-		if (!waits)
-			waiting->ended(waiting);
-	}
-	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
-		reclaim_retry(broker->reclaim, broker->registry,
-			      reclaimed_of((struct reclaim_from){ i, worker->owner }));
-}
-
-/* Under registry.lock. */
-static void checkpoint_kill(struct checkpoint *checkpoint)
-{
-	if (checkpoint->channel && !checkpoint->killed)
-		channel_kill(checkpoint->channel);
-	checkpoint->killed = true;
-}
+/* ---- what is saved ---- */
 
 /* The checkpoint of the process, as long as it notes what to save. NULL: none. */
 static struct checkpoint *checkpoint_find_taking(const struct worker *worker,
@@ -183,138 +48,10 @@ static struct checkpoint *checkpoint_find_taking(const struct worker *worker,
 	return NULL;
 }
 
-/* The first process of the worker that was given up and has not ended. NULL: none. */
-static struct checkpoint *checkpoint_find(const struct worker *worker)
-{
-	struct checkpoint *checkpoint;
-
-	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker && !checkpoint->instance_ended)
-			return checkpoint;
-	}
-	return NULL;
-}
-
 bool checkpoint_is_taking(const struct worker *worker, uint32_t epoch)
 {
 	return checkpoint_find_taking(worker, epoch) != NULL;
 }
-
-bool checkpoint_lives(const struct worker *worker)
-{
-	return checkpoint_find(worker) != NULL;
-}
-
-bool checkpoint_park_until_end(const struct worker *worker, struct work *work)
-{
-	struct checkpoint *checkpoint = checkpoint_find(worker);
-
-	if (checkpoint)
-		LL_PREPEND2(checkpoint->parked, work, next_ready);
-	return checkpoint != NULL;
-}
-
-/* Processes of later epochs are given up later. Under registry.lock. */
-static bool wait_until_end(const struct worker *worker, struct until_end *until)
-{
-	struct checkpoint *checkpoint = checkpoint_find(worker);
-
-	if (!checkpoint || (int32_t)(until->epoch - checkpoint->epoch) < 0)
-		return false;
-	LL_PREPEND(checkpoint->waiting, until);
-	return true;
-}
-
-bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until)
-{
-	until->epoch = worker_epoch(worker);
-	return wait_until_end(worker, until);
-}
-
-void checkpoint_wait_for_more(struct worker *worker, struct until_end *until)
-{
-	until->epoch = worker_epoch(worker);
-}
-
-void checkpoint_hurry(const struct worker *worker)
-{
-	struct checkpoint *checkpoint;
-
-	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker)
-			checkpoint_kill(checkpoint);
-	}
-}
-
-bool checkpoint_hurry_stuck(const struct worker *worker)
-{
-	struct checkpoint *checkpoint;
-	bool goes_on = false;
-
-	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		struct stat file = { 0 };
-
-		if (checkpoint->worker != worker || checkpoint->instance_ended)
-			continue;
-		if (checkpoint->restore.fd >= 0)
-			(void)fstat(checkpoint->restore.fd, &file);
-		if (file.st_blocks == checkpoint->blocks)
-			checkpoint_kill(checkpoint);
-		else
-			goes_on = true;
-		checkpoint->blocks = file.st_blocks;
-	}
-	return goes_on;
-}
-
-/* Saving is over: kills the process, now or after LINGER_MS. Under registry.lock. */
-static void checkpoint_let_go(struct checkpoint *checkpoint)
-{
-	checkpoint->let_go = true;
-	if (!checkpoint->lingers) {
-		checkpoint_kill(checkpoint);
-		return;
-	}
-	checkpoint->deadline_ms = clock_ms() + LINGER_MS;
-	broker_wake_housekeeper(checkpoint->broker);
-}
-
-void checkpoint_run_ready(struct broker *broker, struct worker *worker)
-{
-	struct checkpoint *checkpoint;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker != worker || !checkpoint->lingers)
-			continue;
-		checkpoint->lingers = false;
-		/* Otherwise the process is still saving. */
-		if (checkpoint->let_go)
-			checkpoint_kill(checkpoint);
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
-int64_t checkpoint_check_limits(struct broker *broker)
-{
-	int64_t now = clock_ms(), next = -1;
-	struct checkpoint *checkpoint;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
-		if (!checkpoint->channel || checkpoint->killed || checkpoint->taking)
-			continue;
-		if (checkpoint->deadline_ms <= now ||
-		    (checkpoint->let_go && broker->registry->shutting_down))
-			checkpoint_kill(checkpoint);
-		else if (next < 0 || checkpoint->deadline_ms - now < next)
-			next = checkpoint->deadline_ms - now;
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	return next;
-}
-
-/* ---- what is saved ---- */
 
 static void checkpoint_keep(struct checkpoint *checkpoint, struct allocation *allocation)
 {
@@ -580,6 +317,7 @@ static struct checkpoint *checkpoint_new(struct broker *broker, struct worker *w
 	checkpoint->broker = broker;
 	checkpoint->worker = worker;
 	checkpoint->epoch = epoch;
+	checkpoint->grown_ms = clock_ms();
 	checkpoint->restore = (struct restore){
 		.broker = broker,
 		.worker = worker,

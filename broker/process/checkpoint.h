@@ -58,27 +58,26 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
  */
 bool checkpoint_park_until_end(const struct worker *worker, struct work *work);
 
-/* Waits for the ends of processes that were given up; part of what waits. */
+/* A wait for the ends of processes that were given up. */
 struct until_end {
 	void (*ended)(struct until_end *until); /* no lock held */
-	uint32_t epoch; /* of the last such process; private, like: */
-	struct until_end *next;
+	bool waits;				/* registry.lock */
+	uint32_t epoch;				/* of the last such process; private */
+	struct until_end *next;			/* private */
 };
 
 /*
- * As checkpoint_park_until_end(), for what is no work: calls ended() when the processes
- * that were given up by now have ended. Returns: whether there is one.
+ * As checkpoint_park_until_end(), for what is no work: ended() is called once all
+ * processes that were given up by now have ended. Called again during the wait, this
+ * makes the wait longer. Returns: whether a wait begins.
  */
 bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
 
-/* Has one that waits wait for processes, too, that were given up since. */
-void checkpoint_wait_for_more(struct worker *worker, struct until_end *until);
-
 /*
- * Kills processes of the worker that were given up and have saved nothing since the last
- * call, or since they were given up. Returns: whether one goes on. Under registry.lock.
+ * Kills processes of the worker that were given up and have saved nothing for so many
+ * milliseconds. Returns: whether another one goes on. Under registry.lock.
  */
-bool checkpoint_hurry_stuck(const struct worker *worker);
+bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms);
 
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
 bool checkpoint_lives(const struct worker *worker);

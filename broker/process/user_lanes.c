@@ -9,31 +9,34 @@
 #include "model/registry.h"
 #include "process/broker.h"
 
-_Static_assert(USER_LANES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
-_Static_assert(USER_SEARCHES <= WORKQUEUE_THREADS_MOST, "a work queue has no more");
+static const unsigned int n_threads[N_USER_LANES] = {
+	[LANE_FILES] = 16,
+	[LANE_SEARCHES] = 16,
+	[LANE_CLOSES] = 4,
+};
+
+int user_lanes_init(struct workqueue *lanes)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < N_USER_LANES; i++)
+		r = workqueue_init(&lanes[i], n_threads[i], 1);
+	return r;
+}
+
+void user_lanes_deinit(struct workqueue *lanes)
+{
+	for (size_t i = 0; i < N_USER_LANES; i++)
+		workqueue_deinit(&lanes[i]);
+}
 
 /* There are no longer tasks in the queue for shorter ones to wait for. */
-static void add(const struct broker *broker, struct workqueue *queue, uid_t uid,
-		struct task *task)
+void user_lane_add(const struct broker *broker, enum user_lane lane, uid_t uid,
+		   struct task *task)
 {
 	task->length = TASK_SHORT;
-	workqueue_add(queue, subordinates_user(broker->registry->subordinates, uid),
-		      task);
-}
-
-void user_lane_add(const struct broker *broker, uid_t uid, struct task *task)
-{
-	add(broker, broker->user_lanes, uid, task);
-}
-
-void user_search_add(const struct broker *broker, uid_t uid, struct task *task)
-{
-	add(broker, broker->searches, uid, task);
-}
-
-void user_close_add(const struct broker *broker, uid_t uid, struct task *task)
-{
-	add(broker, broker->closers, uid, task);
+	workqueue_add(&broker->user_lanes[lane],
+		      subordinates_user(broker->registry->subordinates, uid), task);
 }
 
 struct closing {
@@ -68,5 +71,5 @@ void user_close(struct broker *broker, uid_t uid, int fd, struct keep_key kept)
 	}
 	*closing = (struct closing){ { .run = closing_run }, broker, fd, kept };
 	broker->registry->n_busy++;
-	user_close_add(broker, uid, &closing->task);
+	user_lane_add(broker, LANE_CLOSES, uid, &closing->task);
 }

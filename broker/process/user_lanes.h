@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads for what a user may make last at will: opens and closes of files that users may
- * have put locks on (fcntl(2)), since a close looks at all locks, of which there may be
- * millions. A user has one thread, so the user's tasks wait for each other. All uids of a
- * range of subordinate uids are one user.
- *
- * A search for a cgroup (process/outside.h) takes as long as its limit, and no processor.
- * Searches have threads of their own.
- *
- * Anybody may put locks on a process of another (pidfd), or on the events of a cgroup.
- * Closes of these have threads of their own, and no line of a user waits for such a
- * close.
+ * Threads for what a user may make last at will. A user has one thread of each kind, so
+ * the user's tasks wait for each other. All uids of a range of subordinate uids are one
+ * user.
  */
 #pragma once
 
@@ -20,22 +12,36 @@
 
 struct broker;
 struct task;
+struct workqueue;
 
-#define USER_LANES    16 /* threads */
-#define USER_SEARCHES 16
-#define USER_CLOSERS  4
+enum user_lane {
+	/*
+	 * Opens and closes of files that users may have put locks on (fcntl(2)): a close
+	 * looks at all locks, of which there may be millions.
+	 */
+	LANE_FILES,
+	/* Searches for a cgroup (process/outside.h), which take as long as their limit.
+	 */
+	LANE_SEARCHES,
+	/*
+	 * Closes of processes (pidfd) and of the events of cgroups. Anybody may put locks
+	 * on those of another, so no line of a user waits for such a close.
+	 */
+	LANE_CLOSES,
+	N_USER_LANES,
+};
+
+/* lanes: N_USER_LANES queues. Returns: 0; -EAGAIN. */
+int user_lanes_init(struct workqueue *lanes);
+/* Finishes all tasks, then ends the threads. */
+void user_lanes_deinit(struct workqueue *lanes);
 
 /* Runs the task in the user's lane. The caller may hold registry.lock, and no other. */
-void user_lane_add(const struct broker *broker, uid_t uid, struct task *task);
-
-/* The same for a search. */
-void user_search_add(const struct broker *broker, uid_t uid, struct task *task);
-
-/* The same for the close of a process or of the events of a cgroup. */
-void user_close_add(const struct broker *broker, uid_t uid, struct task *task);
+void user_lane_add(const struct broker *broker, enum user_lane lane, uid_t uid,
+		   struct task *task);
 
 /*
- * Closes the descriptor, and before it the keeper's copy (kept_end()), by
- * user_close_add(). Counts as busy. Under registry.lock.
+ * Closes the descriptor, and before it the keeper's copy (kept_end()), in LANE_CLOSES.
+ * Counts as busy. Under registry.lock.
  */
 void user_close(struct broker *broker, uid_t uid, int fd, struct keep_key kept);

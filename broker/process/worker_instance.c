@@ -241,7 +241,7 @@ void instances_bury(struct broker *broker)
 		LL_DELETE2(broker->processes->dead_instances, instance, next_dead);
 		registry->n_busy++;
 		instance->burial.run = instance_bury;
-		user_close_add(broker, owner ? owner->uid : geteuid(), &instance->burial);
+		user_lane_add(broker, LANE_CLOSES, owner ? owner->uid : geteuid(), &instance->burial);
 	}
 	pthread_mutex_unlock(&registry->lock);
 }

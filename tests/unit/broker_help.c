@@ -332,7 +332,8 @@ long data_read(struct broker *broker, struct token token, uint64_t offset, void 
 	return (long)answer.length;
 }
 
-static struct task held[USER_CLOSERS];
+static struct task held[WORKQUEUE_THREADS_MOST];
+static unsigned int n_closers;
 static sem_t lets_go;
 
 static void wait_held(struct task *task)
@@ -344,24 +345,27 @@ static void wait_held(struct task *task)
 
 void closers_hold(struct broker *broker)
 {
+	struct workqueue *closers = &broker->user_lanes[LANE_CLOSES];
+
+	n_closers = closers->n_most;
 	sem_init(&lets_go, 0, 0);
 	/* A user has one of the threads. */
-	for (uid_t i = 0; i < USER_CLOSERS; i++) {
+	for (uid_t i = 0; i < n_closers; i++) {
 		held[i].run = wait_held;
-		user_close_add(broker, 3000 + i, &held[i]);
+		user_lane_add(broker, LANE_CLOSES, 3000 + i, &held[i]);
 	}
-	for (int n_held = 0; n_held < USER_CLOSERS; usleep(1000)) {
-		pthread_mutex_lock(&broker->closers->lock);
+	for (unsigned int n_held = 0; n_held < n_closers; usleep(1000)) {
+		pthread_mutex_lock(&closers->lock);
 		n_held = 0;
-		for (size_t i = 0; i < ARRAY_SIZE(broker->closers->running); i++)
-			n_held += broker->closers->running[i] != NULL;
-		pthread_mutex_unlock(&broker->closers->lock);
+		for (size_t i = 0; i < ARRAY_SIZE(closers->running); i++)
+			n_held += closers->running[i] != NULL;
+		pthread_mutex_unlock(&closers->lock);
 	}
 }
 
 void closers_let_go(void)
 {
-	for (int i = 0; i < USER_CLOSERS; i++)
+	for (unsigned int i = 0; i < n_closers; i++)
 		sem_post(&lets_go);
 }
 

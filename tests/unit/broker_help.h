@@ -76,7 +76,7 @@ uint64_t driver_free(struct broker *broker);
 void broker_settle(struct broker *broker);
 
 /*
- * Holds up all closes of processes (user_close_add()), as locks on a pidfd may. No case
+ * Holds up all closes of processes (LANE_CLOSES), as locks on a pidfd may. No case
  * waits for the broker meanwhile.
  */
 void closers_hold(struct broker *broker);

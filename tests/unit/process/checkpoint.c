@@ -84,6 +84,28 @@ Test(checkpoint, memory_that_was_made_again_is_saved_again)
 	cr_expect(eq(chr, byte, 'x'));
 }
 
+/* Many looks at a time, as after many frees, are no time without progress. */
+Test(checkpoint, a_process_that_saves_nothing_is_killed_after_a_time)
+{
+	const pid_t process = worker_pid(owner->worker);
+	struct answer answer;
+
+	kill(process, SIGSTOP);
+	pthread_mutex_lock(&broker->registry->lock);
+	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
+				   "was reset", EIO, answer_expect(&answer)));
+	for (int i = 0; i < 10; i++)
+		cr_expect(checkpoint_hurry_stuck(owner->worker, 2000));
+	pthread_mutex_unlock(&broker->registry->lock);
+	cr_expect(eq(int, kill(process, 0), 0));
+	usleep(300000);
+	pthread_mutex_lock(&broker->registry->lock);
+	cr_expect(not(checkpoint_hurry_stuck(owner->worker, 200)));
+	pthread_mutex_unlock(&broker->registry->lock);
+	cr_assert(eq(int, answer_get(&answer), 0));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
+}
+
 Test(checkpoint, end_of_a_process_looks_at_what_the_worker_has)
 {
 	n_steps = 0;
