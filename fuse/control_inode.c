@@ -22,7 +22,7 @@ struct control_inode {
 	UT_hash_handle hh;
 };
 
-/* The end of the serials goes up in steps, so seldom. */
+/* The end of the serials goes up in steps, to be written seldom. */
 #define SERIALS_STEP (1u << 16)
 
 void control_inodes_init(struct control_inodes *inodes, uint64_t *serials_end)

@@ -49,8 +49,7 @@ static const struct verb verbs[] = {
 	{
 		.name = "load",
 		.usage = "NAME path=FILE [file_id=DEVICE:INODE] [offset=N] "
-			 "[file_offset=N] "
-			 "[length=N] [wait=0] [id=N]",
+			 "[file_offset=N] [length=N] [wait=0] [id=N]",
 		.help = "fills an allocation or a range of it from a file",
 		.opens_files = true,
 		.run = verb_load,

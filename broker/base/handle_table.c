@@ -66,7 +66,7 @@ static uint32_t slot_reuse(struct handle_table *slots)
 	return slot;
 }
 
-/* Raises the end before the generation is given out: in steps, so seldom. */
+/* Raises the end before the generation is given out: in steps, to write seldom. */
 static void generation_given(const struct handle_table *slots, uint32_t generation)
 {
 	uint32_t end;

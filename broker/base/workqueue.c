@@ -50,7 +50,7 @@ static const struct task **workqueue_find_place(struct workqueue *workqueue)
 	return &workqueue->running[i];
 }
 
-/* A thread that looks for a task of that length. */
+/* The look of a thread for a task of this length. */
 struct search {
 	const struct workqueue *workqueue;
 	enum task_length length;

@@ -90,7 +90,7 @@ static bool guest_is_concerned(const struct revision *revision, struct worker *w
 
 	if (worker->owner->uid == 0)
 		return false;
-	/* A process that was given up may have had it for writing. */
+	/* A process that was given up may have had the memory for writing. */
 	if (revision->seals)
 		return !worker_is_reader(worker, allocation->block) ||
 		       checkpoint_lives(worker);

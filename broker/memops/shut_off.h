@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ends guests' work on memory that is shut off from them: by a change of rights, by a
- * seal where they write, or since the memory was freed. A guest is any user but
- * the owner and root.
+ * seal where they write, or since the memory was freed. A guest is any user but the owner
+ * and root.
  *
  * The work of guests may wait for something under their control alone: a hold, a kernel,
  * memory of their own, a stopped worker. The owner's work would wait as long.

@@ -22,7 +22,7 @@ struct file_session;
 struct refusal;
 struct worker;
 
-/* What a file is, wherever its name goes: as in struct stat. */
+/* The numbers of a file, as in struct stat. A rename does not change them. */
 struct file_id {
 	uint64_t device, inode; /* inode 0: any file */
 };

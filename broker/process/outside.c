@@ -32,8 +32,8 @@ static void late_drop(struct outside *outside, unsigned int i)
 }
 
 /*
- * Drops those whose lock has come, and whose user may search again. Returns: the number
- * of processes that are late. Under outside->lock.
+ * Drops late searches whose process has ended, and whose user may search again. Returns:
+ * the number of processes that have not ended. Under outside->lock.
  */
 static unsigned int late_reap(struct outside *outside)
 {

@@ -28,6 +28,11 @@
 
 /* ---- opening ---- */
 
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
+}
+
 /* Whether the file is in a mount of gpumemd, also through a bind mount. */
 static bool device_is_broker(dev_t device)
 {
@@ -57,8 +62,7 @@ static bool is_own_output(const struct stat *stat)
 	struct stat own;
 
 	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fstat(fd, &own) == 0 && own.st_dev == stat->st_dev &&
-		    own.st_ino == stat->st_ino)
+		if (fstat(fd, &own) == 0 && is_same_file(&own, stat))
 			return true;
 	return false;
 }
@@ -161,16 +165,13 @@ static int file_place(int fd, const struct stat *stat, char path[WIRE_PATH_SIZE]
 		return -errno;
 	path[n] = '\0';
 	/* Linux calls a file without a name `PATH (deleted)`. */
-	return lstat(path, &there) == 0 && there.st_ino == stat->st_ino &&
-			       there.st_dev == stat->st_dev
-		       ? 0
-		       : -ESTALE;
+	return lstat(path, &there) == 0 && is_same_file(&there, stat) ? 0 : -ESTALE;
 }
 
 /*
- * A file that is there keeps its mode and its place, also behind a symbolic link: the
- * kernel checks that the user may write it. Returns: as file_open(); *ret_error is ESTALE
- * where the file was replaced meanwhile.
+ * An old file at the path gives the new one its mode and its place, also behind a
+ * symbolic link. The kernel checks that the user may write the old file. Returns: as
+ * file_open(); *ret_error is ESTALE where the old file was replaced meanwhile.
  */
 static enum wire_file_end draft_look(struct draft *draft, const char *path,
 				     int *ret_error)

@@ -87,7 +87,8 @@ struct gpumem_info {
 /*
  * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of root's, or of
  * the user's own, that the user may enter. What a session allocates belongs to the user
- * of its first allocation: a program that changes its user (setuid(2)) opens another.
+ * of its first allocation. After a change of the user (setuid(2)) a program opens a new
+ * session.
  *
  * Returns: 0; -ENOENT (no mount there, or none at all); -ENOTUNIQ (several mounts: pass a
  * path); -ENOMEM; or the error of opening its files. The caller closes the session.

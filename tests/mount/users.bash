@@ -1273,6 +1273,17 @@ except OSError as error:
 	like "$(by $bob run 'tail -n 1 errors')" 'EACCES allocation pub of uid 1001, with mode 0600, is shut off from uid 1002'
 }
 
+# reset_stopped_worker_of UID: the user stops the own worker, and resets it. Sets process, which
+# lives while it is to save memory, and resetting.
+reset_stopped_worker_of()
+{
+	process=$(<"owners/$1/worker")
+	stop_worker_of "$1"
+	in_background_by "$1" bash -c "echo 1 >owners/$1/reset"
+	resetting=$!
+	eventually "[ \$(<owners/$1/worker) != $process ]"
+}
+
 # The kernel gets the address as a number, so the order does not know that it uses x.
 test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 {
@@ -1285,11 +1296,7 @@ test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 	by $bob run 'echo "mine 64" >control/alloc; echo "m 64 kind=managed" >control/alloc'
 	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
 	by $bob run "echo 'faults endless grid=1 block=1 u64:$(($(<allocations/x/address) + 64)) wait=0' >control/launch"
-	process=$(<owners/$bob/worker)
-	stop_worker_of $bob
-	in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
-	resetting=$!
-	eventually "[ \$(<owners/$bob/worker) != $process ]"
+	reset_stopped_worker_of $bob
 	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	is "$(<allocations/x/state)" busy
 	by $alice run 'echo mine! | timeout 30 dd of=allocations/x/data conv=notrunc,fsync status=none'
@@ -1309,11 +1316,7 @@ test_a_read_of_what_is_sealed_waits_for_a_process_that_was_reset()
 	loaded_by $bob order
 	by $bob run 'printf "%s\n" "mine 64" "m 64 kind=managed" >control/alloc'
 	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:mine i32:1 x" >control/launch'
-	process=$(<owners/$bob/worker)
-	stop_worker_of $bob
-	in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
-	resetting=$!
-	eventually "[ \$(<owners/$bob/worker) != $process ]"
+	reset_stopped_worker_of $bob
 	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
 	by $alice run 'echo 1 >allocations/x/sealed'
 	is "$(words_of allocations/x/data)" '1 0'
@@ -1324,7 +1327,7 @@ test_a_read_of_what_is_sealed_waits_for_a_process_that_was_reset()
 # Bob's process would have five seconds for the managed memory that it is to save.
 test_a_guests_process_that_was_reset_and_is_stopped_is_ended_for_freed_memory()
 {
-	local process began kind key
+	local process resetting began kind key
 	patient
 	needs_software 'stop a worker'
 	loaded_by $bob order
@@ -1334,10 +1337,7 @@ test_a_guests_process_that_was_reset_and_is_stopped_is_ended_for_freed_memory()
 		by $alice run "echo 'x 20M kind=$kind mode=644' >control/alloc"
 		by $bob run "printf '%s\n' 'mine 64' 'm 64 kind=managed' >control/alloc
 			echo 'order add grid=1 block=1 in:x i32:1 mine' >control/launch"
-		process=$(<owners/$bob/worker)
-		stop_worker_of $bob
-		in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
-		eventually "[ \$(<owners/$bob/worker) != $process ]"
+		reset_stopped_worker_of $bob
 		began=$SECONDS
 		by $alice run 'rmdir allocations/x'
 		eventually "[ \$(value_of owners/$alice/current $key) -lt 20971520 ]"
@@ -1361,11 +1361,7 @@ test_memory_freed_under_a_process_that_was_reset_counts_until_its_end()
 		[ $kind = host ] || key=device:0
 		by $bob run "printf '%s\n' 'x 20M kind=$kind' 'm 64 kind=managed' >control/alloc
 			echo 'order slow_set grid=1 block=1 x i32:1 u64:0' >control/launch"
-		process=$(<owners/$bob/worker)
-		stop_worker_of $bob
-		in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
-		resetting=$!
-		eventually "[ \$(<owners/$bob/worker) != $process ]"
+		reset_stopped_worker_of $bob
 		by $bob run 'rmdir allocations/x'
 		while [ "$(value_of owners/$bob/current $key)" -ge 20971520 ]; do
 			sleep 0.05
