@@ -22,7 +22,8 @@
 /* A descriptor of the last broker. */
 struct kept {
 	struct keep_key key;
-	int fd;
+	int fd;		  /* -1: taken */
+	bool is_replaced; /* by keep_put(); left_lock */
 };
 
 /*
@@ -44,8 +45,9 @@ struct keep {
 	struct question *questions; /* without an answer, the oldest first; lock */
 	bool receiving;		    /* a thread does, for all questions; lock */
 	int lost;		    /* -errno: no answer comes any more; lock */
-	struct kept *left;	    /* by the last broker, by key; fd -1: taken */
+	struct kept *left;	    /* by the last broker, by key */
 	size_t n_left;
+	pthread_mutex_t left_lock;
 	pthread_mutex_t forget_lock; /* taken last */
 	struct keep_key *forgotten;  /* the keeper is still to hear of */
 	size_t n_forgotten, forgotten_capacity;
@@ -75,7 +77,7 @@ static int left_add(struct keep *keep, struct keep_key key, int fd)
 		}
 		keep->left = more;
 	}
-	keep->left[keep->n_left++] = (struct kept){ key, fd };
+	keep->left[keep->n_left++] = (struct kept){ .key = key, .fd = fd };
 	return 0;
 }
 
@@ -110,6 +112,7 @@ int keep_open(struct keep **ret_keep)
 		return -ENOMEM;
 	pthread_mutex_init(&keep->lock, NULL);
 	pthread_cond_init(&keep->heard, NULL);
+	pthread_mutex_init(&keep->left_lock, NULL);
 	pthread_mutex_init(&keep->forget_lock, NULL);
 	if (sscanf(end, "%d", &keep->socket) != 1) {
 		keep->socket = -1;
@@ -157,6 +160,7 @@ struct keep *keep_free(struct keep *keep)
 	free(keep->forgotten);
 	pthread_cond_destroy(&keep->heard);
 	pthread_mutex_destroy(&keep->lock);
+	pthread_mutex_destroy(&keep->left_lock);
 	pthread_mutex_destroy(&keep->forget_lock);
 	free(keep);
 	return NULL;
@@ -177,14 +181,19 @@ bool keep_goes_on(const struct keep *keep)
 	return keep && keep->n_left > 0;
 }
 
-int keep_take(struct keep *keep, struct keep_key key)
+static struct kept *left_find(const struct keep *keep, struct keep_key key)
 {
 	const struct kept wanted = { .key = key };
-	struct kept *found;
 
-	if (!keep || !keep->n_left)
-		return -1;
-	found = bsearch(&wanted, keep->left, keep->n_left, sizeof(wanted), key_compare);
+	return keep->n_left ? bsearch(&wanted, keep->left, keep->n_left, sizeof(wanted),
+				      key_compare)
+			    : NULL;
+}
+
+int keep_take(struct keep *keep, struct keep_key key)
+{
+	struct kept *found = keep ? left_find(keep, key) : NULL;
+
 	return found ? take_fd(&found->fd) : -1;
 }
 
@@ -199,12 +208,28 @@ int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_k
 	return -1;
 }
 
+/*
+ * The last broker may have died between the message and the record, and this one uses
+ * the same record.
+ */
+static void left_replace(struct keep *keep, struct keep_key key)
+{
+	struct kept *found = left_find(keep, key);
+
+	if (!found)
+		return;
+	pthread_mutex_lock(&keep->left_lock);
+	found->is_replaced = true;
+	pthread_mutex_unlock(&keep->left_lock);
+}
+
 int keep_put(struct keep *keep, struct keep_key key, int fd)
 {
 	int r;
 
 	if (!keep)
 		return 0;
+	left_replace(keep, key);
 	crash_point("keeper: before a descriptor is sent");
 	r = keep_send(keep->socket, KEEP_PUT, key, fd);
 	crash_point("keeper: a descriptor is sent");
@@ -433,9 +458,14 @@ int keep_make_room(struct keep *keep)
 void keep_drop_rest(struct keep *keep)
 {
 	for (size_t i = 0; keep && i < keep->n_left; i++) {
-		if (keep->left[i].fd >= 0)
-			keep_drop(keep, keep->left[i].key);
-		closep(&keep->left[i].fd);
+		struct kept *left = &keep->left[i];
+
+		/* A message of keep_put() comes after the answer. */
+		pthread_mutex_lock(&keep->left_lock);
+		if (left->fd >= 0 && !left->is_replaced)
+			keep_drop(keep, left->key);
+		pthread_mutex_unlock(&keep->left_lock);
+		closep(&left->fd);
 	}
 }
 

@@ -117,7 +117,10 @@ int keep_take(struct keep *keep, struct keep_key key);
 /* The same for any descriptor of this kind not taken yet. */
 int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_key);
 
-/* Closes the descriptors not taken, here and at the keeper. */
+/*
+ * Closes the descriptors not taken, here and at the keeper. What another thread has put
+ * by the same key stays at the keeper.
+ */
 void keep_drop_rest(struct keep *keep);
 
 /*

@@ -105,8 +105,8 @@ def recorded():
 
 
 def keeper_descriptors():
-    """But sockets: a standby with one comes and goes."""
-    return len([file for _, file in descriptors(keeper) if not file.startswith("socket:")])
+    """Of files. But sockets: a standby with one comes and goes."""
+    return sorted(file for _, file in descriptors(keeper) if not file.startswith("socket:"))
 
 
 def block_bytes(records):
@@ -129,10 +129,11 @@ def mover_is_missing():
 def differences():
     """In the records, at the keeper, at the driver. Returns: what differs; None."""
     records = journal()
-    held = keeper_descriptors() - n_own
+    held = keeper_descriptors()
     named = with_descriptor(records)
-    if held != len(named):
-        return f"the keeper holds {held} descriptors; records: {named}"
+    if len(held) - n_own != len(named):
+        return (f"the keeper holds {len(held) - n_own} descriptors: {held}, and {n_own} are its "
+                f"own; records: {named}")
     used = int(read("devices/0/memory_used_bytes"))
     # A context of hardware takes memory of the device, too.
     if is_software and used != block_bytes(records):
@@ -233,7 +234,7 @@ with open(f"{FOLDER}/pid") as file:
 n_points = 0
 device, next_backing = backing.device_of(int(keeper)), 1
 eventually(mover_is_missing)
-n_own = keeper_descriptors() - len(with_descriptor(journal()))
+n_own = len(keeper_descriptors()) - len(with_descriptor(journal()))
 run_session([])
 
 n_runs = n_deaths = 0

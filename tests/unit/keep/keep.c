@@ -14,8 +14,8 @@
 
 #include "keep/message.h"
 
-/* Returns: the keeper's end. */
-static int begin(struct keep **ret_keep)
+/* left: by the last broker; NULL: nothing was. Returns: the keeper's end. */
+static int begin_with(const struct keep_key *left, struct keep **ret_keep)
 {
 	const struct keep_key all = { .number = KEEP_WITH_LATE };
 	char number[16];
@@ -24,10 +24,17 @@ static int begin(struct keep **ret_keep)
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0));
 	snprintf(number, sizeof(number), "%d", ends[1]);
 	setenv(KEEP_ENV, number, 1);
+	if (left)
+		cr_assert(eq(int, keep_send(ends[0], KEEP_PUT, *left, ends[0]), 0));
 	cr_assert(eq(int, keep_send(ends[0], KEEP_ALL, all, -1), 0));
 	cr_assert(eq(int, keep_open(ret_keep), 0));
 	cr_assert(eq(int, keep_stand_by(*ret_keep), 0));
 	return ends[0];
+}
+
+static int begin(struct keep **ret_keep)
+{
+	return begin_with(NULL, ret_keep);
 }
 
 /* Returns: how many descriptors the beat lets the keeper close. */
@@ -144,6 +151,38 @@ Test(keep, a_keeper_without_room_is_sent_no_more)
 	answer(keeper, 0);
 	cr_assert(eq(int, keep_make_room(keep), 0));
 	cr_assert(eq(int, keep_make_room(keep), 0));
+	keep_free(keep);
+	close(keeper);
+}
+
+/*
+ * A broker may die between the message to the keeper and the record. The next broker
+ * takes the same record, perhaps before it drops what is left.
+ */
+Test(keep, what_is_put_anew_is_not_dropped_with_the_rest)
+{
+	const struct keep_key key = { KEEP_PROCESS, 3, 5 };
+	struct keep *keep;
+	int keeper = begin_with(&key, &keep);
+
+	cr_assert(eq(int, keep_put(keep, key, keeper), 0));
+	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, key, -1), 0));
+	keep_drop_rest(keep);
+	cr_assert(eq(u32, next_word(keeper), KEEP_PUT));
+	cr_expect(eq(u32, next_word(keeper), 0));
+	keep_free(keep);
+	close(keeper);
+}
+
+Test(keep, what_nobody_took_is_dropped)
+{
+	const struct keep_key key = { KEEP_PROCESS, 3, 5 };
+	struct keep *keep;
+	int keeper = begin_with(&key, &keep);
+
+	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, key, -1), 0));
+	keep_drop_rest(keep);
+	cr_expect(eq(u32, next_word(keeper), KEEP_DROP));
 	keep_free(keep);
 	close(keeper);
 }
