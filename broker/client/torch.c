@@ -10,7 +10,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <utlist.h>
+
+#define NUMBERS_IN_ORDER 16 /* tried before one is drawn */
 
 struct segment {
 	struct gpumem_map *map;
@@ -64,8 +67,11 @@ static int torch_device(const struct gpumem *session, int ordinal)
 	return r;
 }
 
-/* The number behind a base, from 0 on for each base that differs from the last. */
-static unsigned int segment_number(const char *base)
+/*
+ * The number behind a base, from 0 on for each base that differs from the last. Or one
+ * that is drawn, and from there on: another user may have taken all numbers that follow.
+ */
+static unsigned int segment_number(const char *base, bool is_drawn)
 {
 	unsigned int number;
 
@@ -74,13 +80,17 @@ static unsigned int segment_number(const char *base)
 		snprintf(torch.base, sizeof(torch.base), "%s", base);
 		torch.number = 0;
 	}
+	if (is_drawn)
+		(void)getrandom(&torch.number, sizeof(torch.number), 0);
 	number = torch.number++;
 	pthread_mutex_unlock(&torch.lock);
 	return number;
 }
 
-/* The next name without an allocation: other programs may use the same names. */
-static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE])
+/* The next name without an allocation: other programs may use the same names. n_taken
+ * counts those that had one. */
+static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE],
+			unsigned int *n_taken)
 {
 	const char *base = secure_getenv("GPUMEM_TORCH_NAME");
 	char own[32];
@@ -91,10 +101,12 @@ static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE
 		base = own;
 	do {
 		if (snprintf(name, GPUMEM_NAME_SIZE, "%s.%u", base,
-			     segment_number(base)) >= GPUMEM_NAME_SIZE)
+			     segment_number(base, *n_taken >= NUMBERS_IN_ORDER)) >=
+		    GPUMEM_NAME_SIZE)
 			return error_set(EINVAL, "GPUMEM_TORCH_NAME is too long");
 		_cleanup_free_ char *path = session_path(session, "allocations/%s", name);
 		taken = path && access(path, F_OK) == 0;
+		*n_taken += taken;
 	} while (taken);
 	return 0;
 }
@@ -104,17 +116,19 @@ static int segment_allocate(struct gpumem *session, size_t size, int device,
 {
 	char line[GPUMEM_NAME_SIZE + 128];
 	char answer[4096] = "\n"; /* before each key */
+	unsigned int n_taken = 0;
 	const char *id;
 	int r;
 
 	do {
-		r = segment_name(session, name);
+		r = segment_name(session, name, &n_taken);
 		if (r < 0)
 			return r;
 		snprintf(line, sizeof(line), "%s %zu device=%d until=close\n", name, size,
 			 device);
 		r = gpumem_command(session, "control/alloc", line, answer + 1,
 				   sizeof(answer) - 1);
+		n_taken += r == -EEXIST;
 	} while (r == -EEXIST);
 	id = r < 0 ? NULL : strstr(answer, "\nid ");
 	*ret_id = id ? strtoull(id + strlen("\nid "), NULL, 10) : 0;

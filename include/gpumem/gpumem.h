@@ -195,9 +195,10 @@ int gpumem_resume(struct gpumem_map *map, unsigned int flags);
  *
  * gpumem_torch_malloc() makes an allocation of size bytes on the program's device, leases
  * it for writing and maps it at its address, in the mount of gpumem_open(NULL). Segments
- * are called $GPUMEM_TORCH_NAME.0, .1 and so on, torch-PID.0 without that variable; a
- * number that is taken is left out. The allocations end with the program. stream is
- * ignored: the memory is ready for all streams, and zero.
+ * are called $GPUMEM_TORCH_NAME.0, .1 and so on, torch-PID.0 without that variable. A
+ * number that is taken is left out; after 16 of them the numbers go on at random. The
+ * allocations end with the program. stream is ignored: the memory is ready for all
+ * streams, and zero.
  *
  * Returns: the address; NULL, with gpumem_error(): torch then gives up cached memory or
  * raises OutOfMemoryError.

@@ -870,6 +870,21 @@ test_segments_of_torch_have_the_name_that_is_asked_for()
 	like "$(ask 'malloc 1 1000000000000000 0')" '^null .*1000000000000000 bytes'
 }
 
+# They would be waited for, one after the other.
+test_segments_of_torch_pass_over_names_that_others_took()
+{
+	printf 'kv.%d 1\n' {0..99} >control/alloc
+	export GPUMEM_TORCH_NAME=kv
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'malloc 1 4096 0')" ok
+	is "$(ask 'malloc 2 4096 0')" ok
+	local -a numbers
+	mapfile -t numbers < <(ls allocations | sed 's/^kv\.//' | sort -n | tail -n 2)
+	((numbers[0] > 100))
+	is "${numbers[1]}" $((numbers[0] + 1))
+}
+
 test_segments_of_torch_are_counted_by_name()
 {
 	client_start
