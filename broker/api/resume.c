@@ -488,6 +488,7 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 		return r;
 	pthread_mutex_lock(&broker->registry->lock);
 	if (old >= 0) {
+		resume_end_processes(&resume);
 		resume_close_backings(&resume);
 		r = resume_frees(&resume);
 		if (r == 0)

@@ -32,7 +32,7 @@ struct resume {
 	struct allocation **allocations;
 	struct allocation **remade; /* still unknown to all others */
 	uint32_t n_remade;
-	bool *leased;	   /* by allocation */
+	bool *leased; /* by allocation */
 	/* For resume_frees(), with the freed ones among them: as the last broker left the
 	 * records, which are saved anew meanwhile. */
 	bool *is_ending; /* by index */
@@ -105,6 +105,12 @@ void resume_forget_origins(const struct resume *resume);
  * registry.lock, let go meanwhile. Returns: 0; -ENOMEM with a sentence.
  */
 int resume_frees(struct resume *resume);
+
+/*
+ * Ends the last broker's processes that still live. Under registry.lock; the last broker
+ * is dead.
+ */
+void resume_end_processes(const struct resume *resume);
 
 /*
  * Watches lifetimes: those that ended without a broker free their memory now. Returns: 0;

@@ -3,8 +3,12 @@
 #include "api/resume_private.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+#include <utlist.h>
 
 #include "base/process.h"
 #include "base/warning.h"
@@ -16,7 +20,7 @@
 #include "op/op.h"
 #include "process/broker.h"
 #include "process/orphans.h"
-#include "process/user_lanes.h"
+#include "process/processes.h"
 #include "record/records.h"
 
 /*
@@ -59,28 +63,41 @@ static void orphan_ended(void *userdata)
 
 int resume_process(struct resume *resume, uint32_t index, const void *data)
 {
-	struct broker *broker = resume->broker;
-	_cleanup_close_ int pidfd = kept_take(broker->memory, RECORD_PROCESS, index);
-	const struct process_record *record = data;
-	struct orphan *orphan;
+	struct memory *memory = resume->broker->memory;
+	_cleanup_close_ int pidfd = kept_take(memory, RECORD_PROCESS, index);
 
 	/* An older program left no pidfd. Linux killed the process with its broker. */
-	if (pidfd < 0 || process_has_ended(pidfd)) {
-		user_close(broker, record->owner, take_fd(&pidfd),
-			   kept_unrecord(broker->memory, RECORD_PROCESS, index));
+	if (pidfd < 0) {
+		(void)kept_unrecord(memory, RECORD_PROCESS, index);
 		return 0;
 	}
-	orphan = orphan_new(broker, index, record, pidfd);
-	if (!orphan)
+	if (!orphan_new(resume->broker, index, data, pidfd))
 		return resume_fail(resume, -ENOMEM, "process", index);
 	(void)take_fd(&pidfd);
-	if (!reaper_add(&broker->leases->reaper, &(struct awaited){
-							 .fd = orphan->pidfd,
-							 .events = EPOLLIN,
-							 .timeout_ms = ORPHAN_MS,
-							 .done = orphan_ended,
-							 .userdata = orphan,
-						 }))
-		(void)orphan_free(orphan);
 	return 0;
+}
+
+static void orphan_end(struct orphan *orphan)
+{
+	const struct awaited end = {
+		.fd = orphan->pidfd,
+		.events = EPOLLIN,
+		.timeout_ms = ORPHAN_MS,
+		.done = orphan_ended,
+		.userdata = orphan,
+	};
+
+	/* Linux does that, but a process may have changed its death signal. */
+	(void)pidfd_send_signal(orphan->pidfd, SIGKILL, NULL, 0);
+	if (process_has_ended(orphan->pidfd) ||
+	    !reaper_add(&orphan->broker->leases->reaper, &end))
+		(void)orphan_free(orphan);
+}
+
+void resume_end_processes(const struct resume *resume)
+{
+	struct orphan *orphan, *next;
+
+	DL_FOREACH_SAFE (resume->broker->processes->orphans, orphan, next)
+		orphan_end(orphan);
 }

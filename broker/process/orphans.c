@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process/orphans.h"
 
-#include <signal.h>
-#include <sys/pidfd.h>
-#include <unistd.h>
+#include <stdlib.h>
 #include <utlist.h>
 
 #include "base/def.h"
@@ -26,11 +24,8 @@ static struct reclaim_from place_at(uint32_t place)
 struct orphan *orphan_new(struct broker *broker, uint32_t index,
 			  const struct process_record *record, int pidfd)
 {
-	struct orphan *orphan;
+	struct orphan *orphan = calloc(1, sizeof(*orphan));
 
-	/* Linux does that, but a process may have changed its death signal. */
-	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
-	orphan = calloc(1, sizeof(*orphan));
 	if (!orphan)
 		return NULL;
 	*orphan = (struct orphan){

@@ -126,7 +126,7 @@ runs_installed()
 # next_dies_at POINT: a broker that begins dies at this one of its crash points; 0: none does.
 next_dies_at()
 {
-	printf "\\x$1" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
+	printf "\\x$(printf %x "$1")" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
 }
 
 # Descriptors that the keeper has. It is not waited for when the broker hands over more,
