@@ -19,6 +19,8 @@
 struct withdrawal {
 	struct op op;
 	struct worker *worker; /* of another owner */
+	uint32_t epoch; /* of the last process that may have the memory; 0: not known yet
+			 */
 	bool running;
 	struct work *barred; /* ops that begin after the withdrawal */
 	struct work **barred_end;
@@ -95,8 +97,11 @@ static enum begun withdrawal_begin(struct op *op)
 
 	if (withdrawal_bar_until_lost(op, withdrawal->worker))
 		return OP_PARKED;
+	/* Ops that the order lets go first may have used another process meanwhile. */
+	if (!withdrawal->epoch)
+		withdrawal->epoch = worker_newest_epoch(withdrawal->worker);
 	/* A kernel given up may have the address without a use in the order. */
-	if (checkpoint_park_until_end(withdrawal->worker, &op->work))
+	if (checkpoint_park_until_end(withdrawal->worker, withdrawal->epoch, &op->work))
 		return OP_PARKED;
 	withdrawal->running = true;
 	return OP_RUN;
@@ -142,12 +147,13 @@ static void withdrawal_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
 	const struct worker *worker = container_of(op, struct withdrawal, op)->worker;
+	const unsigned int patience_ms = op->broker->ops->give_back_ms / 2;
 
 	guests_end_before(op, worker);
-	checkpoint_hurry(worker);
+	/* One that saves the guest's own memory has time for that. */
+	(void)checkpoint_hurry_stuck(worker, patience_ms);
 	/* A kernel may have been on the way to the worker: checks again later. */
-	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
-		     withdrawal_passed);
+	deadline_set(op->broker, deadline, patience_ms, withdrawal_passed);
 }
 
 bool withdrawal_is_queued(const struct allocation *allocation,

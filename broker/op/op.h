@@ -142,7 +142,8 @@ struct instead {
 	struct text sentence;	      /* the failure of the op, with its errno: */
 	int error;
 	uint64_t offset, length;    /* in the first use's allocation */
-	const struct worker *after; /* may write until its process has ended */
+	const struct worker *after; /* may write until its process has ended: */
+	uint32_t after_epoch;	    /* this one, or an earlier one */
 };
 
 struct op {
@@ -283,7 +284,7 @@ int op_zero_add(struct op *zero, struct op **ret_ready);
  * lock.
  */
 void op_zero_instead(struct op *op, uint64_t offset, uint64_t length,
-		     const struct worker *after, int error);
+		     struct worker *after, int error);
 
 /* As op_add(), without limits and during shutdown: for cleanup. */
 int op_add_unlimited(struct op *op, struct op **ret_ready);

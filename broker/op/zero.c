@@ -251,7 +251,8 @@ static enum begun instead_begin(struct op *op)
 
 	if (op->work.uses[0].allocation->state == ALLOCATION_LOST)
 		return OP_OVER;
-	if (instead->after && checkpoint_park_until_end(instead->after, &op->work))
+	if (instead->after &&
+	    checkpoint_park_until_end(instead->after, instead->after_epoch, &op->work))
 		return OP_PARKED;
 	zero_ask(op, instead->offset, instead->length);
 	return OP_RUN;
@@ -271,7 +272,7 @@ static const struct op_class instead_class = {
 };
 
 void op_zero_instead(struct op *op, uint64_t offset, uint64_t length,
-		     const struct worker *after, int error)
+		     struct worker *after, int error)
 {
 	op->instead = (struct instead){
 		.class = op->class,
@@ -280,6 +281,7 @@ void op_zero_instead(struct op *op, uint64_t offset, uint64_t length,
 		.offset = offset,
 		.length = length,
 		.after = after,
+		.after_epoch = after ? worker_newest_epoch(after) : 0,
 	};
 	op->sentence = (struct text)TEXT_INIT;
 	op->class = &instead_class;

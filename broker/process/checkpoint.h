@@ -52,17 +52,18 @@ void checkpoint_run_ready(struct broker *broker, struct worker *worker);
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 
 /*
- * Parks the work while a process of the worker that was given up lives: until its end the
- * process keeps its mappings, and its kernels may run. Under registry.lock. Returns:
- * whether the work is parked.
+ * Parks the work while a process of the worker with this epoch, or an earlier one, was
+ * given up and lives: until its end the process keeps its mappings, and its kernels may
+ * run. Under registry.lock. Returns: whether the work is parked.
  */
-bool checkpoint_park_until_end(const struct worker *worker, struct work *work);
+bool checkpoint_park_until_end(const struct worker *worker, uint32_t epoch,
+			       struct work *work);
 
 /* A wait for the ends of processes that were given up. */
 struct until_end {
 	void (*ended)(struct until_end *until); /* no lock held */
 	bool waits;				/* registry.lock */
-	uint32_t epoch;				/* of the last such process; private */
+	uint32_t epoch;				/* of the last one possible; private */
 	struct until_end *next;			/* private */
 };
 
@@ -80,7 +81,7 @@ bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
 bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms);
 
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
-bool checkpoint_lives(const struct worker *worker);
+bool checkpoint_lives(struct worker *worker);
 
 /*
  * Whether a checkpoint of the process still notes what to save, and what is lost. Under
@@ -93,9 +94,6 @@ bool checkpoint_is_taking(const struct worker *worker, uint32_t epoch);
  * has not come to is noted now. Under registry.lock.
  */
 bool checkpoint_keeps(struct allocation *allocation);
-
-/* Kills such processes, saved or not. Under registry.lock. */
-void checkpoint_hurry(const struct worker *worker);
 
 /*
  * Kills processes whose saving takes too long. For the housekeeper. Returns: milliseconds

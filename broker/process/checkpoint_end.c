@@ -68,41 +68,43 @@ static void checkpoint_kill(struct checkpoint *checkpoint)
 	checkpoint->killed = true;
 }
 
-/* The first process of the worker that was given up and has not ended. NULL: none. */
-static struct checkpoint *checkpoint_find(const struct worker *worker)
+/*
+ * The first process of the worker that was given up and has not ended, of this epoch or
+ * an earlier one. NULL: none.
+ */
+static struct checkpoint *checkpoint_find(const struct worker *worker, uint32_t epoch)
 {
 	struct checkpoint *checkpoint;
 
 	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker && !checkpoint->instance_ended)
+		if (checkpoint->worker == worker && !checkpoint->instance_ended &&
+		    (int32_t)(epoch - checkpoint->epoch) >= 0)
 			return checkpoint;
 	}
 	return NULL;
 }
 
-bool checkpoint_lives(const struct worker *worker)
+bool checkpoint_lives(struct worker *worker)
 {
-	return checkpoint_find(worker) != NULL;
+	return checkpoint_find(worker, worker_newest_epoch(worker)) != NULL;
 }
 
-bool checkpoint_park_until_end(const struct worker *worker, struct work *work)
+bool checkpoint_park_until_end(const struct worker *worker, uint32_t epoch,
+			       struct work *work)
 {
-	struct checkpoint *checkpoint = checkpoint_find(worker);
+	struct checkpoint *checkpoint = checkpoint_find(worker, epoch);
 
 	if (checkpoint)
 		LL_PREPEND2(checkpoint->parked, work, next_ready);
 	return checkpoint != NULL;
 }
 
-/*
- * By epoch: processes of later ones are given up later. Returns: whether there is one to
- * wait for. Under registry.lock.
- */
+/* Returns: whether there is one to wait for. Under registry.lock. */
 static bool wait_until_end(const struct worker *worker, struct until_end *until)
 {
-	struct checkpoint *checkpoint = checkpoint_find(worker);
+	struct checkpoint *checkpoint = checkpoint_find(worker, until->epoch);
 
-	until->waits = checkpoint && (int32_t)(until->epoch - checkpoint->epoch) >= 0;
+	until->waits = checkpoint != NULL;
 	if (until->waits)
 		LL_PREPEND(checkpoint->waiting, until);
 	return until->waits;
@@ -110,7 +112,7 @@ static bool wait_until_end(const struct worker *worker, struct until_end *until)
 
 bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until)
 {
-	until->epoch = worker_epoch(worker);
+	until->epoch = worker_newest_epoch(worker);
 	return !until->waits && wait_until_end(worker, until);
 }
 
@@ -160,16 +162,6 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 }
 
 /* ---- time limits ---- */
-
-void checkpoint_hurry(const struct worker *worker)
-{
-	struct checkpoint *checkpoint;
-
-	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker)
-			checkpoint_kill(checkpoint);
-	}
-}
 
 /* What the broker itself notes meanwhile takes time, too. */
 static bool is_stuck(struct checkpoint *checkpoint, unsigned int ms)

@@ -204,6 +204,8 @@ void worker_wake(struct worker *worker, uint32_t devices);
 
 /* The epoch of the current process; 0: none. */
 uint32_t worker_epoch(struct worker *worker);
+/* The same of the last process, also if that one has ended or was given up. */
+uint32_t worker_newest_epoch(struct worker *worker);
 
 /*
  * Ends the process after idle_s without work. The caller knows that the process holds no

@@ -23,6 +23,7 @@
 #include "record/records.h"
 
 #define ANSWERING_THREADS 2
+#define MOVER_THREADS	  3   /* two copy the bytes of long reads, one is for all else */
 #define LOST_AT_ONCE	  256 /* allocations, before others have the lock */
 #define IDLE_STOP_SECONDS 5
 #define BARREN_MAX	  3
@@ -241,7 +242,8 @@ void instances_bury(struct broker *broker)
 		LL_DELETE2(broker->processes->dead_instances, instance, next_dead);
 		registry->n_busy++;
 		instance->burial.run = instance_bury;
-		user_lane_add(broker, LANE_CLOSES, owner ? owner->uid : geteuid(), &instance->burial);
+		user_lane_add(broker, LANE_CLOSES, owner ? owner->uid : geteuid(),
+			      &instance->burial);
 	}
 	pthread_mutex_unlock(&registry->lock);
 }
@@ -263,7 +265,7 @@ int worker_start(struct worker *worker)
 		.gid = worker->owner ? worker->owner->gid : getegid(),
 		.idle_s = broker->processes->worker_idle_s,
 		.output_fd = -1,
-		.n_threads = ANSWERING_THREADS,
+		.n_threads = worker->owner ? ANSWERING_THREADS : MOVER_THREADS,
 		.started = instance_started,
 		.ended = instance_ended,
 	};
@@ -473,6 +475,16 @@ struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char
 	}
 	pthread_mutex_unlock(&worker->lock);
 	return channel;
+}
+
+uint32_t worker_newest_epoch(struct worker *worker)
+{
+	uint32_t epoch;
+
+	pthread_mutex_lock(&worker->lock);
+	epoch = worker->epoch;
+	pthread_mutex_unlock(&worker->lock);
+	return epoch;
 }
 
 uint32_t worker_epoch(struct worker *worker)

@@ -648,6 +648,53 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	broker_stop "$T/own"
 }
 
+# Bob's process has time to save what is his.
+test_a_worker_that_is_ended_for_what_was_shut_off_saves_its_own_memory()
+{
+	local change restarts=0
+	patient
+	for change in 'chmod 600 allocations/pub' 'echo 1 >allocations/pub/sealed'; do
+		by $alice run 'echo "pub 64 mode=666" >control/alloc'
+		by $bob run 'echo "m 8M kind=managed" >control/alloc; echo "m u8:77" >control/fill'
+		used_endlessly_by $bob in:pub
+		restarts=$((restarts + 1))
+		by $alice run "$change"
+		eventually '[ "$(<owners/$bob/restarts)" = $restarts ]'
+		is "$(by $bob head -c 2 allocations/m/data)" MM
+		is "$(<allocations/m/state)" live
+		by $bob refused EIO 'faults/endless was ended' 'echo default >control/synchronize'
+		by $alice rmdir allocations/pub
+		by $bob rmdir allocations/m modules/faults
+	done
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# The last process began after the chmod, and has never had the memory.
+test_memory_that_was_shut_off_waits_for_no_later_process()
+{
+	local process resetting i
+	local -a processes all_resetting
+	needs_software 'stop a worker'
+	undying
+	by $alice run 'echo "x 4096 mode=644" >control/alloc'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc
+		echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	for i in {1..3}; do
+		by $bob run "echo 'm$i 64 kind=managed' >control/alloc"
+		reset_stopped_worker_of $bob
+		processes+=($process)
+		all_resetting+=($resetting)
+		by $alice run 'chmod 600 allocations/x'
+	done
+	kill -KILL "${processes[@]:0:2}"
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/x/data conv=notrunc,fsync status=none'
+	[ -e /proc/$process ] || fail 'the write waited for a process without the memory'
+	kill -KILL $process
+	wait "${all_resetting[@]}"
+}
+
 # holds_mine: bob holds his own memory `mine` as long as $holder lives.
 holds_mine()
 {

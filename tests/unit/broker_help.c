@@ -159,17 +159,22 @@ void broker_settle(struct broker *broker)
 	cr_fail("%u works never end", n_busy);
 }
 
-void mover_signal(struct broker *broker, int signal)
+void worker_signal(struct worker *worker, int signal)
 {
 	siginfo_t info;
 	pid_t pid;
 
-	while ((pid = worker_pid(&broker->processes->mover)) == 0)
+	while ((pid = worker_pid(worker)) == 0)
 		usleep(1000);
 	kill(pid, signal);
 	/* A thread takes the signal and stops the others, which run on until then. */
 	if (signal == SIGSTOP)
 		waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT);
+}
+
+void mover_signal(struct broker *broker, int signal)
+{
+	worker_signal(&broker->processes->mover, signal);
 }
 
 uint64_t driver_free(struct broker *broker)

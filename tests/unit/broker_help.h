@@ -85,5 +85,6 @@ void closers_let_go(void);
 /* How many pidfds of this process are open in it. */
 unsigned int n_own_pidfds(void);
 
-/* Waits until the mover runs, then stops, continues or kills it. */
+/* Waits until the worker, or the mover, runs; then stops, continues or kills it. */
+void worker_signal(struct worker *worker, int signal);
 void mover_signal(struct broker *broker, int signal);

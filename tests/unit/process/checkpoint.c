@@ -90,7 +90,7 @@ Test(checkpoint, a_process_that_saves_nothing_is_killed_after_a_time)
 	const pid_t process = worker_pid(owner->worker);
 	struct answer answer;
 
-	kill(process, SIGSTOP);
+	worker_signal(owner->worker, SIGSTOP);
 	pthread_mutex_lock(&broker->registry->lock);
 	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
 				   "was reset", EIO, answer_expect(&answer)));
@@ -104,6 +104,26 @@ Test(checkpoint, a_process_that_saves_nothing_is_killed_after_a_time)
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, answer_get(&answer), 0));
 	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
+}
+
+static void note_end(struct until_end *until)
+{
+	(void)until;
+}
+
+/* Else freed memory that the process has still counts for nobody. */
+Test(checkpoint, a_process_without_a_next_one_is_waited_for)
+{
+	static struct until_end until = { .ended = note_end };
+	struct answer answer;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
+				   "was reset", EIO, answer_expect(&answer)));
+	cr_expect(eq(uint, worker_epoch(owner->worker), 0));
+	cr_expect(checkpoint_wait_until_end(owner->worker, &until));
+	pthread_mutex_unlock(&broker->registry->lock);
+	cr_assert(eq(int, answer_get(&answer), 0));
 }
 
 Test(checkpoint, end_of_a_process_looks_at_what_the_worker_has)

@@ -228,7 +228,7 @@ static void kill_it(void)
 	n_gaps++;
 	cr_assert(ne(ptr, checkpoint, NULL));
 	pthread_mutex_lock(&broker->registry->lock);
-	checkpoint_hurry(owner->worker);
+	cr_assert(not(checkpoint_hurry_stuck(owner->worker, 0)));
 	pthread_mutex_unlock(&broker->registry->lock);
 	while (!gone) {
 		usleep(1000);
