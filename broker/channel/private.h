@@ -36,6 +36,8 @@ struct channel {
 	uint64_t last_id;
 	struct request *queue;	 /* not sent yet */
 	struct request *refused; /* never sent; the supervisor answers them */
+	struct turns long_answers;
+	unsigned int n_long; /* receivers that call back with long answers */
 	struct request hello;
 	pid_t pid;
 	int pidfd;

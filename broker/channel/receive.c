@@ -19,6 +19,8 @@
  * seconds to release them.
  */
 #define GRACE_MS 5000
+/* Who asked for so many bytes copies them as long as two small transfers take. */
+#define LONG_ANSWER ((uint64_t)64 << 10)
 
 /* A rule was broken: later replies of this worker are ignored. */
 static void channel_break_locked(struct channel *channel, const char *record,
@@ -188,11 +190,55 @@ static struct request *channel_accept_record_locked(struct channel *channel,
 	return request;
 }
 
+/* ---- long answers ---- */
+
+static bool answer_is_long(const struct request *request, const struct record *record)
+{
+	return request->record.op == WIRE_READ && request->record.length >= LONG_ANSWER &&
+	       !record->reply.error;
+}
+
+/*
+ * One receiver is always there for the short answers: beyond that, long ones wait for the
+ * receivers that have one in hand. Payers take turns. Returns: whether the answer waits.
+ */
+static bool answer_waits_locked(struct channel *channel, struct request *request,
+				const struct record *record)
+{
+	if (!answer_is_long(request, record) ||
+	    channel->n_long < MAX(channel->n_receivers - 1, 1U))
+		return false;
+	request->reply = record->reply;
+	turns_add(&channel->long_answers, request->record.payer, &request->turn);
+	return true;
+}
+
+/* Calls back with an answer, and with those that wait. */
+static void answer_long(struct channel *channel, struct request *request,
+			const struct wire_reply *reply)
+{
+	struct wire_reply next = *reply;
+	struct turn *turn;
+
+	while (request) {
+		request_answer(request, &next, false);
+		pthread_mutex_lock(&channel->lock);
+		turn = turns_take(&channel->long_answers, NULL, NULL);
+		request = turn ? container_of(turn, struct request, turn) : NULL;
+		if (request)
+			next = request->reply;
+		else
+			channel->n_long--;
+		pthread_mutex_unlock(&channel->lock);
+	}
+}
+
 /* Takes one record. Returns: false at the end of the stream. */
 static bool channel_receive(struct channel *channel)
 {
 	struct request *request;
 	struct record record;
+	bool is_long;
 
 	record_receive(channel, &record, 0);
 	if (record.length < 0 && errno == EINTR)
@@ -202,8 +248,14 @@ static bool channel_receive(struct channel *channel)
 
 	pthread_mutex_lock(&channel->lock);
 	request = channel_accept_record_locked(channel, &record);
+	if (request && answer_waits_locked(channel, request, &record))
+		request = NULL;
+	is_long = request && answer_is_long(request, &record);
+	channel->n_long += is_long;
 	pthread_mutex_unlock(&channel->lock);
-	if (request)
+	if (is_long)
+		answer_long(channel, request, &record.reply);
+	else if (request)
 		request_answer(request, &record.reply, false);
 	return true;
 }
@@ -225,6 +277,8 @@ bool channel_take(struct channel *channel)
 		(record.length == 0 && !channel_has_hung_up(channel));
 	if (taken)
 		request = channel_accept_record_locked(channel, &record);
+	if (request && answer_waits_locked(channel, request, &record))
+		request = NULL;
 	pthread_mutex_unlock(&channel->lock);
 	if (request)
 		request_answer(request, &record.reply, false);

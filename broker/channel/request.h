@@ -7,6 +7,7 @@
 #include <gpumem/wire.h>
 
 #include "base/hash.h"
+#include "base/turns.h"
 
 /*
  * A request. Embedded in the caller's struct, which belongs to the caller again once done
@@ -37,4 +38,6 @@ struct request {
 	int refused;	   /* errno of a request that was never sent */
 	bool sent;	   /* the worker knows the id */
 	UT_hash_handle hh; /* of the open requests */
+	struct turn turn;  /* among long answers that wait: */
+	struct wire_reply reply;
 };
