@@ -363,6 +363,7 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	if (r < 0)
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;
+	allocation->ending = resume->is_ending[index];
 	allocation_count(broker->registry, allocation);
 	/* The last broker may have died during a move for a lease. */
 	move_charge_settle(broker, allocation);
@@ -433,11 +434,9 @@ int resume_frees(struct resume *resume)
 	     i++) {
 		if (!resume->is_ending[i])
 			continue;
+		resume->allocations[i]->ending = false;
 		allocation_release_held(resume->broker, resume->allocations[i], NULL,
 					&ready);
-		if (record->flags & RECORD_FREED &&
-		    allocation_rename_freed(resume->allocations[i], record) < 0)
-			r = resume_fail(resume, -ENOMEM, "allocation", i);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
 	op_start(ready);

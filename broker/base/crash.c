@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -100,6 +101,10 @@ void crash_point(const char *where)
 	if (!__atomic_load_n(&serves, __ATOMIC_RELAXED)) {
 		if (__atomic_add_fetch(&n_begun, 1, __ATOMIC_RELAXED) == plan->begun)
 			die(where, false);
+		if (!strncmp(plan->place, where, sizeof(plan->place))) {
+			plan->place[0] = '\0';
+			die(where, false);
+		}
 		return;
 	}
 	/* A test changes it. */

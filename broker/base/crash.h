@@ -25,6 +25,7 @@ struct crash_plan {
 	uint64_t n_deaths;
 	char where[64]; /* of the last death */
 	uint64_t begun; /* a death at this point of each broker that begins; 0: none */
+	char place[64]; /* the next one that begins dies at this point, once; "": none */
 };
 
 #ifdef CRASH_POINTS

@@ -216,10 +216,13 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	struct op *more = NULL;
 	int r = -ENOMEM;
 
-	journal_event_by(broker->journal, by, "free allocations/%s id=%llu size=%llu",
-			 allocation_name(allocation).text,
-			 (unsigned long long)allocation->id,
-			 (unsigned long long)allocation->size);
+	/* The last broker told of those that are freed again, which have no folder. */
+	if (allocation->entry.folder)
+		journal_event_by(broker->journal, by,
+				 "free allocations/%s id=%llu size=%llu",
+				 allocation_name(allocation).text,
+				 (unsigned long long)allocation->id,
+				 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
 	readahead_free(broker, allocation->rare->readahead, ready);
 	records_begin(broker->registry->records);

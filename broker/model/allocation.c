@@ -316,7 +316,8 @@ void allocation_set_stream(struct allocation *allocation, struct stream *stream)
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
 {
 	assert(allocation->state != ALLOCATION_FREED);
-	entry_remove(&allocation->entry);
+	if (allocation->entry.folder)
+		entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
 	allocation_leave_worker(allocation);
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);

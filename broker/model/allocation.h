@@ -117,6 +117,8 @@ struct allocation {
 	bool charged : 1;	 /* not durable: the owner is charged for the memory */
 	bool restoring : 1;	 /* another process of the worker is making the allocation
 				    again */
+	bool ending : 1;	 /* as the last broker left it, until freed again
+				    (api/resume_memory.c); not saved meanwhile */
 	bool orphans_write : 1;	 /* its rights have changed since workers of the last
 				    broker had it, which may still write
 				    (process/orphans.h) */

@@ -427,7 +427,8 @@ void allocation_save(const struct allocation *allocation)
 {
 	struct allocation_record record;
 
-	if (!allocation->record || allocation->state == ALLOCATION_MAKING)
+	if (!allocation->record || allocation->state == ALLOCATION_MAKING ||
+	    allocation->ending)
 		return;
 	allocation_to_record(allocation, &record);
 	records_save(allocation->owner->records, RECORD_ALLOCATION, allocation->record,
@@ -507,17 +508,6 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 		allocation->tag = take_ptr(tag.data);
 }
 
-/* No user gives a name that begins with a blank, and no two have one index. */
-static char *name_restore(uint32_t index, const struct allocation_record *record)
-{
-	char name[16];
-
-	if (!(record->flags & RECORD_FREED))
-		return strdup(record->name);
-	snprintf(name, sizeof(name), " %u", index);
-	return strdup(name);
-}
-
 struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 				     const struct allocation_record *record)
 {
@@ -530,7 +520,7 @@ struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 	tag_restore(allocation, record->tag);
 	if (allocation->kind == KIND_MANAGED)
 		allocation->managed = managed_new(allocation->size);
-	allocation->entry.name = name_restore(index, record);
+	allocation->entry.name = strdup(record->name);
 	if ((record->tag && !allocation->tag) ||
 	    (allocation->kind == KIND_MANAGED && !allocation->managed) ||
 	    !allocation->entry.name)
@@ -547,14 +537,6 @@ struct allocation *allocation_unmake(struct allocation *allocation)
 	entry_deinit(&allocation->entry);
 	free(allocation);
 	return NULL;
-}
-
-int allocation_rename_freed(struct allocation *allocation,
-			    const struct allocation_record *record)
-{
-	free(allocation->entry.name);
-	allocation->entry.name = strdup(record->name);
-	return allocation->entry.name ? 0 : -ENOMEM;
 }
 
 int allocation_restore(struct allocation *allocation, struct registry *registry,
@@ -577,8 +559,9 @@ int allocation_restore(struct allocation *allocation, struct registry *registry,
 				     record->slot_generation);
 	if (r < 0)
 		return r;
-	r = freed ? entry_restore(entry, folder, entry->name)
-		  : entry_restore_at(entry, folder, take_ptr(entry->name), record->place);
+	/* The name of a freed one may be another's by now. */
+	if (!freed)
+		r = entry_restore_at(entry, folder, take_ptr(entry->name), record->place);
 	if (r < 0) {
 		handle_table_remove(&registry->allocations, allocation->slot);
 		return r;

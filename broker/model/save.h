@@ -107,10 +107,3 @@ void tensors_to_record(const struct tensors *tensors, struct tensors_record *ret
  * at the next. Returns: 0; -EBADMSG with a sentence.
  */
 int registry_compare(const struct registry *registry, struct text *why);
-
-/*
- * A freed allocation was given a name for the moment, and is out of the tree again.
- * Returns: 0; -ENOMEM.
- */
-int allocation_rename_freed(struct allocation *allocation,
-			     const struct allocation_record *record);

@@ -109,6 +109,50 @@ test_a_move_for_a_lease_is_paid_for_until_it_ends()
 	end
 }
 
+test_freed_memory_with_a_lease_keeps_its_name()
+{
+	local lease
+	keep
+	say alloc 'x 4M'
+	exec {lease}<>"$O/allocations/x/lease"
+	cat <&$lease >/dev/null
+	rmdir "$O/allocations/x"
+	for _ in 1 2; do
+		die
+		like "$(py "$lease" <<<'import os, sys; print(os.pread(int(sys.argv[1]), 4096, 0).decode())')" \
+			$'(^|\n)name x\n'
+	done
+	is "$(grep -c ' free allocations/' "$O/events")" 1
+	exec {lease}>&-
+	end
+}
+
+# What the next broker notes of it before it dies, too, is not that it lives.
+test_what_ends_with_the_broker_ends_when_two_die()
+{
+	local lease control kind reader
+	keep_planned
+	say alloc 'y 4K'
+	say alloc 'x 4K'
+	exec {control}>"$O/control/alloc"
+	for kind in device host managed direct async; do
+		echo "x$kind 4M kind=$kind until=close" >&"$control"
+	done
+	# A move for the lease is under way.
+	stop "$(value_of "$O/status" mover)"
+	exec {lease}<>"$O/allocations/x/lease"
+	head -c 4096 <&$lease >/dev/null 2>&1 &
+	reader=$!
+	eventually "[ \"\$(value_of '$O/owners/$UID/current' device:0)\" -ge $((16 << 20)) ]"
+	rmdir "$O/allocations/x"
+	dies_twice 'keeper: a descriptor is sent'
+	wait "$reader" || true
+	is "$(ls "$O/allocations")" y
+	exec {lease}>&- {control}>&-
+	eventually "[ \"\$(value_of '$O/owners/$UID/current' device:0)\" = $((2 << 20)) ]"
+	end
+}
+
 test_ids_and_addresses_are_given_once()
 {
 	local ids

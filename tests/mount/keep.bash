@@ -129,6 +129,36 @@ next_dies_at()
 	printf "\\x$(printf %x "$1")" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
 }
 
+# next_dies_at_place NAME: the next one that begins dies at the first of its points with this name.
+next_dies_at_place()
+{
+	printf '%s\0' "$1" | dd of="$T/own/plan" bs=1 seek=160 conv=notrunc status=none
+}
+
+# died_at: the place of the last death.
+died_at()
+{
+	tail -c +89 "$T/own/plan" | head -c 64 | tr '\0' '\n' | head -n 1
+}
+
+# dies_twice PLACE: the next broker dies there, too.
+dies_twice()
+{
+	next_dies_at_place "$1"
+	kill -KILL "$(broker_pid)"
+	cat "$O/version" >/dev/null
+	is "$(died_at)" "$1"
+}
+
+# keep_planned ARGUMENT...: as keep, with a plan of deaths.
+keep_planned()
+{
+	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
+	mkdir -p "$T/own"
+	head -c 4096 /dev/zero >"$T/own/plan"
+	GPUMEM_CRASH=$T/own/plan keep "$@"
+}
+
 # Descriptors that the keeper has. It is not waited for when the broker hands over more,
 # but has heard of all of them when the next broker begins. Sockets are left out: a standby
 # with one comes and goes.

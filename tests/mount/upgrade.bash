@@ -121,11 +121,8 @@ test_the_broker_goes_on_when_the_new_program_ends_at_once()
 test_the_broker_goes_on_when_the_new_program_dies_before_it_is_ready()
 {
 	local old before lease point where=
-	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
 	installed
-	mkdir -p "$T/own"
-	head -c 4096 /dev/zero >"$T/own/plan"
-	GPUMEM_CRASH=$T/own/plan keep
+	keep_planned
 	say alloc 'x 4M'
 	say fill 'x i32:7'
 	exec {lease}<>"$O/allocations/x/lease"
@@ -155,12 +152,6 @@ test_the_broker_goes_on_when_the_new_program_dies_before_it_is_ready()
 	end_upgraded
 }
 
-# died_at: the place of the last death.
-died_at()
-{
-	tail -c +89 "$T/own/plan" | head -c 64 | tr '\0' '\n' | head -n 1
-}
-
 worker_pids()
 {
 	cat "$O"/owners/*/worker
@@ -169,21 +160,14 @@ worker_pids()
 
 test_workers_live_on_when_the_new_program_dies_before_it_is_ready()
 {
-	local workers point=0
-	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
+	local workers
 	installed
-	mkdir -p "$T/own"
-	head -c 4096 /dev/zero >"$T/own/plan"
-	GPUMEM_CRASH=$T/own/plan keep
+	keep_planned
 	say alloc 'd 4M kind=direct'
 	say fill 'd i32:7'
 	workers=$(worker_pids)
-	# The last place at which the broker before can still go on.
-	until [ "$(died_at)" = 'resume: all objects are there' ]; do
-		next_dies_at $((point += 1))
-		upgrade '^gpumemd: no upgrade: the new program was killed by signal 9 before it was ready; the broker goes on$'
-	done
-	next_dies_at 0
+	next_dies_at_place 'resume: all objects are there'
+	upgrade '^gpumemd: no upgrade: the new program was killed by signal 9 before it was ready; the broker goes on$'
 	is "$(worker_pids)" "$workers"
 	is "$(od -A n -t d4 -N 4 "$O/allocations/d/data" | xargs)" 7
 	end_upgraded
