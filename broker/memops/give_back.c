@@ -41,11 +41,29 @@ struct give_back {
 	struct held_piece held; /* a user's worker keeps the memory; registry.lock */
 	uid_t uid;		/* the owner's; whose tasks wait for this one */
 	bool kept;		/* only unmapped from one guest, not released */
+	bool guest_pays;	/* registry.lock, like: */
+	uid_t payer;		/* who had the memory, and pays descriptors */
 	struct give_back_tell tell;
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
 	unsigned int n_asked;
 	struct asked asked[];
 };
+
+/*
+ * A guest pays no longer than the guest's worker had the memory: who had it is the payer
+ * again, if programs still map it.
+ */
+static void give_back_name_payer(const struct give_back *give_back)
+{
+	struct registry *registry = give_back->broker->registry;
+	struct owner *payer;
+
+	pthread_mutex_lock(&registry->lock);
+	payer = give_back->guest_pays ? owner_make(registry, give_back->payer) : NULL;
+	if (payer)
+		give_back->block->payer = payer;
+	pthread_mutex_unlock(&registry->lock);
+}
 
 static void give_back_run(struct task *task)
 {
@@ -53,6 +71,7 @@ static void give_back_run(struct task *task)
 	struct broker *broker = give_back->broker;
 	struct block *block = give_back->block;
 	struct reclaim_from from = { block->place, block->payer };
+	struct owner *payer;
 	struct reclaimed reclaimed = reclaimed_of(from);
 	uint64_t size = block->size;
 	bool described = block->pays_descriptor, still_mapped;
@@ -62,6 +81,8 @@ static void give_back_run(struct task *task)
 		free(give_back);
 		return;
 	}
+	give_back_name_payer(give_back);
+	payer = block->payer;
 	still_mapped = block_is_host(block) && still_mapped_add(broker, block);
 	if (!still_mapped)
 		block_free(broker->memory, block);
@@ -69,11 +90,14 @@ static void give_back_run(struct task *task)
 	if (give_back->held.prev)
 		reclaim_begin(broker->reclaim, from);
 	reclaim_unhold(broker->reclaim, &give_back->held);
+	if (payer != from.owner && still_mapped)
+		share_restore(payer, place_share(from.place), size);
+	if (payer != from.owner || !still_mapped)
+		share_give(from.owner, place_share(from.place), size);
 	if (still_mapped) {
 		reclaim_postpone(broker->reclaim, from);
 	} else {
-		share_give(from.owner, place_share(from.place), size);
-		share_give(from.owner, SHARE_DESCRIPTORS, described);
+		share_give(payer, SHARE_DESCRIPTORS, described);
 		reclaim_end(broker->reclaim, from);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -141,6 +165,9 @@ static bool give_back_charge_guest(struct give_back *give_back, struct owner *gu
 	if (share_take(guest, place_share(from.place), block->size) < 0)
 		return false;
 	share_give(from.owner, place_share(from.place), block->size);
+	if (!give_back->guest_pays)
+		give_back->payer = from.owner->uid;
+	give_back->guest_pays = true;
 	block->payer = guest;
 	if (give_back->held.prev)
 		reclaim_begin(reclaim, from);
@@ -185,11 +212,11 @@ static void look_at_old_process(struct deadline *deadline)
 }
 
 /*
- * A process of the worker that was given up may have the block mapped until its end, and
- * the owner is charged until then. The caller answers for this wait. Under registry.lock.
- * Returns: whether the wait begins.
+ * A process of the worker that was given up, with this epoch or an earlier one, may have
+ * the block mapped until its end, and the owner is charged until then. The caller answers
+ * for this wait. Under registry.lock. Returns: whether the wait begins.
  */
-static bool old_process_lives(struct asked *asked)
+static bool old_process_lives(struct asked *asked, uint32_t epoch)
 {
 	struct broker *broker = asked->give_back->broker;
 	bool begins;
@@ -198,7 +225,7 @@ static bool old_process_lives(struct asked *asked)
 	if (asked->give_back->kept || !asked->worker->owner)
 		return false;
 	asked->until.ended = old_process_ended;
-	begins = checkpoint_wait_until_end(asked->worker, &asked->until);
+	begins = checkpoint_wait_until_end(asked->worker, epoch, &asked->until);
 	if (asked->until.waits && asked->guest)
 		deadline_set(broker, &asked->look, broker->ops->give_back_ms / 2,
 			     look_at_old_process);
@@ -209,11 +236,13 @@ static void wait_for_old_process(struct asked *asked)
 {
 	struct give_back *give_back = asked->give_back;
 	pthread_mutex_t *lock = &give_back->broker->registry->lock;
+	uint32_t epoch =
+		worker_mapped_epoch(asked->worker, give_back->block, asked->guest);
 	bool waits;
 
 	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(lock);
-	waits = old_process_lives(asked);
+	waits = old_process_lives(asked, epoch);
 	pthread_mutex_unlock(lock);
 	if (!waits)
 		give_back_answered(give_back);
@@ -260,7 +289,7 @@ static void asked_passed(struct deadline *deadline)
 	checkpoint_insist(broker, worker, epoch,
 			  "was ended: it did not give memory back within %g s",
 			  broker->ops->give_back_ms / 1000.0);
-	if (old_process_lives(asked))
+	if (old_process_lives(asked, epoch))
 		__atomic_add_fetch(&asked->give_back->n_open, 1, __ATOMIC_RELAXED);
 }
 

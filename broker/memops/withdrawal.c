@@ -99,7 +99,8 @@ static enum begun withdrawal_begin(struct op *op)
 		return OP_PARKED;
 	/* Ops that the order lets go first may have used another process meanwhile. */
 	if (!withdrawal->epoch)
-		withdrawal->epoch = worker_newest_epoch(withdrawal->worker);
+		withdrawal->epoch = worker_mapped_epoch(
+			withdrawal->worker, op->work.uses[0].allocation->block, true);
 	/* A kernel given up may have the address without a use in the order. */
 	if (checkpoint_park_until_end(withdrawal->worker, withdrawal->epoch, &op->work))
 		return OP_PARKED;

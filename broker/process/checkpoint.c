@@ -241,6 +241,7 @@ static struct work *checkpoint_taken(struct checkpoint *checkpoint)
 	if (checkpoint->size && restore->fd < 0)
 		parked = checkpoint_drop(checkpoint, restore->fd);
 	checkpoint->taking = false;
+	checkpoint->saving_ms = clock_ms();
 	if (!restore->n_saved) {
 		checkpoint_let_go(checkpoint);
 		checkpoint->restored = true;
@@ -317,7 +318,6 @@ static struct checkpoint *checkpoint_new(struct broker *broker, struct worker *w
 	checkpoint->broker = broker;
 	checkpoint->worker = worker;
 	checkpoint->epoch = epoch;
-	checkpoint->grown_ms = clock_ms();
 	checkpoint->restore = (struct restore){
 		.broker = broker,
 		.worker = worker,

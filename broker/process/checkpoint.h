@@ -68,15 +68,17 @@ struct until_end {
 };
 
 /*
- * As checkpoint_park_until_end(), for what is no work: ended() is called once all
- * processes that were given up by now have ended. Called again during the wait, this
- * makes the wait longer. Returns: whether a wait begins.
+ * As checkpoint_park_until_end(), for what is no work: ended() is called once these
+ * processes have ended. Called again during the wait, with a later epoch, this makes the
+ * wait longer. Returns: whether a wait begins.
  */
-bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until);
+bool checkpoint_wait_until_end(const struct worker *worker, uint32_t epoch,
+			       struct until_end *until);
 
 /*
- * Kills processes of the worker that were given up and have saved nothing for so many
- * milliseconds. Returns: whether another one goes on. Under registry.lock.
+ * Kills processes of the worker that were given up and save nothing, or save slowly: the
+ * first milliseconds don't count. Returns: whether another one goes on. Under
+ * registry.lock.
  */
 bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms);
 

@@ -22,6 +22,9 @@
  * contexts, or after this time.
  */
 #define LINGER_MS 500
+/* Bytes that a process saves even where others use the processors: 128 MiB in a second.
+ */
+#define SAVE_LEAST_PER_MS ((int64_t)128 << 10)
 
 void checkpoint_finish(struct checkpoint *checkpoint)
 {
@@ -110,9 +113,10 @@ static bool wait_until_end(const struct worker *worker, struct until_end *until)
 	return until->waits;
 }
 
-bool checkpoint_wait_until_end(struct worker *worker, struct until_end *until)
+bool checkpoint_wait_until_end(const struct worker *worker, uint32_t epoch,
+			       struct until_end *until)
 {
-	until->epoch = worker_newest_epoch(worker);
+	until->epoch = epoch;
 	return !until->waits && wait_until_end(worker, until);
 }
 
@@ -163,19 +167,20 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 
 /* ---- time limits ---- */
 
-/* What the broker itself notes meanwhile takes time, too. */
-static bool is_stuck(struct checkpoint *checkpoint, unsigned int ms)
+/*
+ * A user may stop the own process, and let it run for moments. Before saving begins, the
+ * broker itself has to note what is to be saved.
+ */
+static bool is_stuck(const struct checkpoint *checkpoint, unsigned int ms)
 {
-	const int64_t now = clock_ms();
+	int64_t slow_ms = clock_ms() - checkpoint->saving_ms - ms;
 	struct stat file = { 0 };
 
+	if (checkpoint->taking || slow_ms < 0)
+		return false;
 	if (checkpoint->restore.fd >= 0)
 		(void)fstat(checkpoint->restore.fd, &file);
-	if (checkpoint->taking || file.st_blocks != checkpoint->blocks) {
-		checkpoint->blocks = file.st_blocks;
-		checkpoint->grown_ms = now;
-	}
-	return now - checkpoint->grown_ms >= ms;
+	return file.st_blocks * 512 <= slow_ms * SAVE_LEAST_PER_MS;
 }
 
 bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms)

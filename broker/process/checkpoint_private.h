@@ -2,8 +2,6 @@
 /* For checkpoint.c, which gives processes up and saves, and checkpoint_end.c. */
 #pragma once
 
-#include <sys/types.h>
-
 #include "base/workqueue.h"
 #include "channel/request.h"
 #include "model/allocation.h"
@@ -38,8 +36,7 @@ struct checkpoint {
 
 	struct restore restore; /* the saved memory */
 	uint64_t charged;	/* bytes of the host, for the file */
-	blkcnt_t blocks;	/* of the file, and when they */
-	int64_t grown_ms;	/* were found to be more */
+	int64_t saving_ms;	/* when saving began */
 	unsigned int n_written; /* including failures */
 	struct request request;
 };

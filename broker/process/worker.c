@@ -203,6 +203,18 @@ int worker_send(struct worker *worker, const struct worker_needs *needs,
 	return r;
 }
 
+uint32_t worker_mapped_epoch(struct worker *worker, struct block *block, bool guest)
+{
+	const uint32_t *epoch;
+	uint32_t found;
+
+	pthread_mutex_lock(&worker->lock);
+	epoch = block_epoch(worker, block, guest);
+	found = epoch ? *epoch : 0;
+	pthread_mutex_unlock(&worker->lock);
+	return found;
+}
+
 bool worker_unmap(struct worker *worker, struct block *block, bool guest,
 		  struct request *request, uint32_t *ret_epoch)
 {

@@ -138,6 +138,9 @@ struct worker_needs {
 int worker_send(struct worker *worker, const struct worker_needs *needs,
 		struct request *request, uint32_t *ret_epoch);
 
+/* The last process that had the block mapped, if it was not asked to unmap; 0: none. */
+uint32_t worker_mapped_epoch(struct worker *worker, struct block *block, bool guest);
+
 /*
  * Asks the worker to unmap a block of its owner, or of another owner (guest). Returns:
  * false when the block is not mapped there; done is not called then. *ret_epoch: the

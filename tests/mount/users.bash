@@ -657,6 +657,7 @@ test_a_worker_that_is_ended_for_what_was_shut_off_saves_its_own_memory()
 		by $alice run 'echo "pub 64 mode=666" >control/alloc'
 		by $bob run 'echo "m 8M kind=managed" >control/alloc; echo "m u8:77" >control/fill'
 		used_endlessly_by $bob in:pub
+		eventually '[ "$(<allocations/pub/used_by)" = $bob ]'
 		restarts=$((restarts + 1))
 		by $alice run "$change"
 		eventually '[ "$(<owners/$bob/restarts)" = $restarts ]'
@@ -1568,6 +1569,55 @@ test_who_keeps_freed_host_memory_of_another_pays_for_it()
 	eventually "[ \$(value_of owners/$bob/current host) -lt $((64 << 20)) ]"
 	cd "$M"
 	broker_stop "$T/own"
+}
+
+# maps NAME: alice has the file mapped as long as $program lives.
+maps()
+{
+	in_background_by $alice /usr/bin/python3 -c "import mmap, os, time
+memory = mmap.mmap(os.open('allocations/$1/data', os.O_RDWR), 0)
+time.sleep(1000)"
+	program=$!
+	eventually "grep -q /data /proc/$program/maps"
+}
+
+test_who_keeps_freed_host_memory_of_another_pays_until_the_worker_has_let_go()
+{
+	local program
+	patient
+	holds_host
+	maps h
+	by $alice run 'rmdir allocations/h'
+	eventually "[ \$(value_of owners/$bob/current host) -ge $((64 << 20)) ]"
+	by $bob run "echo 1 >owners/$bob/reset"
+	eventually "[ \$(value_of owners/$bob/current host) -lt $((64 << 20)) ]"
+	[ "$(value_of owners/$alice/current host)" -ge $((64 << 20)) ]
+	kill -KILL $program
+	eventually "[ \$(value_of owners/$alice/current host) = 0 ]"
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# Bob's process has unmapped x before.
+test_memory_that_a_program_lets_go_waits_for_no_process_without_it()
+{
+	local process resetting program address
+	needs_software 'stop a worker'
+	undying
+	by $alice run 'echo "x 4M kind=host mode=644" >control/alloc'
+	address=$(<allocations/x/address)
+	loaded_by $bob order
+	by $bob run 'printf "%s\n" "mine 64" "m 64 kind=managed" >control/alloc
+		echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	maps x
+	by $alice run 'rmdir allocations/x'
+	eventually "! grep -q '^${address#0x}' /proc/$(<owners/$bob/worker)/maps"
+	reset_stopped_worker_of $bob
+	kill -KILL $program
+	eventually "[ \$(value_of owners/$alice/current host) = 0 ]"
+	[ -e /proc/$process ] || fail 'the memory waited for a process without it'
+	kill -KILL $process
+	wait $resetting
 }
 
 test_who_can_not_pay_for_freed_host_memory_of_another_loses_the_worker()

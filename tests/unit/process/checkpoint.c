@@ -116,12 +116,13 @@ Test(checkpoint, a_process_without_a_next_one_is_waited_for)
 {
 	static struct until_end until = { .ended = note_end };
 	struct answer answer;
+	uint32_t epoch = worker_epoch(owner->worker);
 
 	pthread_mutex_lock(&broker->registry->lock);
-	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
-				   "was reset", EIO, answer_expect(&answer)));
+	cr_assert(checkpoint_begin(broker, owner->worker, epoch, "was reset", EIO,
+				   answer_expect(&answer)));
 	cr_expect(eq(uint, worker_epoch(owner->worker), 0));
-	cr_expect(checkpoint_wait_until_end(owner->worker, &until));
+	cr_expect(checkpoint_wait_until_end(owner->worker, epoch, &until));
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, answer_get(&answer), 0));
 }
