@@ -657,7 +657,7 @@ test_a_worker_that_is_ended_for_what_was_shut_off_saves_its_own_memory()
 		by $alice run 'echo "pub 64 mode=666" >control/alloc'
 		by $bob run 'echo "m 8M kind=managed" >control/alloc; echo "m u8:77" >control/fill'
 		used_endlessly_by $bob in:pub
-		eventually '[ "$(<allocations/pub/used_by)" = $bob ]'
+		eventually '[ "$(<modules/faults/state)" = loaded ]'
 		restarts=$((restarts + 1))
 		by $alice run "$change"
 		eventually '[ "$(<owners/$bob/restarts)" = $restarts ]'
