@@ -272,21 +272,23 @@ static int alloc_request_slab(struct alloc_request *alloc)
 			   &allocation->block, &allocation->cell, &allocation->address);
 }
 
-/* Pages of a new memfd are zero; a cell has the bytes of the allocation before. */
-static void alloc_request_zero_host(struct alloc_request *alloc)
+/*
+ * Pages of a new memfd are zero. A cell has the bytes of the allocation before, and an
+ * orphan may still write them (process/orphans.h): its zeros are owed, and come with the
+ * first use, which waits for orphans.
+ */
+static void alloc_request_note_zeros(struct alloc_request *alloc)
 {
 	struct allocation *allocation = alloc->allocation;
 
-	if (allocation->block->slab)
-		memset(block_bytes_at(allocation->block, allocation->address), 0,
-		       allocation->size);
-	allocation->zeros_from = allocation->size;
+	if (!allocation->block->slab)
+		allocation->zeros_from = allocation->size;
 }
 
 static void make_memory_ended(struct alloc_request *alloc, int r)
 {
 	if (r == 0 && alloc_request_is_host(alloc))
-		alloc_request_zero_host(alloc);
+		alloc_request_note_zeros(alloc);
 	if (r == 0)
 		alloc_request_done(alloc);
 	else if (r == -ENOMEM && (alloc->patient || !alloc_request_is_host(alloc)))

@@ -5,6 +5,7 @@
 #include <utlist.h>
 
 #include "base/def.h"
+#include "memory/block.h"
 #include "memory/kept.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
@@ -70,10 +71,17 @@ void orphans_note_change(const struct broker *broker, struct allocation *allocat
 		allocation->orphans_write = true;
 }
 
+/* A cell may be a freed allocation's of before: its slab is no new memory. */
+static bool may_have(const struct orphan *orphan, const struct allocation *allocation)
+{
+	return allocation->id <= orphan->last_id ||
+	       (allocation->block && allocation->block->slab);
+}
+
 /* Which groups the user is in is not known, so a group that may write counts. */
 static bool may_write(const struct orphan *orphan, const struct allocation *allocation)
 {
-	return orphan->busy && allocation->id <= orphan->last_id &&
+	return orphan->busy && may_have(orphan, allocation) &&
 	       kind_is_durable(allocation->kind) &&
 	       (orphan->mover || orphan->uid == 0 || allocation->orphans_write ||
 		orphan->uid == allocation->owner->uid || allocation->mode & 022);

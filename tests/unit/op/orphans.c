@@ -9,11 +9,14 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "memops/data.h"
+#include "memory/block.h"
+#include "model/allocation.h"
 #include "model/registry.h"
 #include "op/op.h"
 #include "record/types.h"
@@ -145,9 +148,69 @@ Test(orphans, memory_that_was_made_later_does_not_wait)
 {
 	struct orphan *orphan = orphan_of(of_child());
 
-	cr_assert(eq(int, command_say(broker, "alloc", "new 4096\n"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "new 4M\n"), 0));
 	cr_expect(eq(long, (long)write_word((char *)"new"), 4));
 	end(orphan);
+}
+
+static struct allocation *find(const char *name)
+{
+	struct token token = allocation_named(broker, name);
+
+	return allocation_get(broker->registry, token.slot, token.generation);
+}
+
+/* The owner's worker had work on memory of that name, which was freed. */
+static struct orphan *orphan_of_freed(const char *name)
+{
+	cr_assert(eq(int, command_say(broker, "free", "%s\n", name), 0));
+	broker_settle(broker);
+	return orphan_of(of_child());
+}
+
+/* Memory of a slab is not new memory. */
+Test(orphans, a_cell_that_is_dealt_again_waits)
+{
+	struct orphan *orphan;
+	uint64_t address;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "other 4096\n"), 0));
+	address = find("y")->address;
+	orphan = orphan_of_freed("y");
+	cr_assert(eq(int, command_say(broker, "alloc", "new 4096\n"), 0));
+	cr_assert(eq(u64, find("new")->address, address));
+	is_kept_back("new", orphan);
+}
+
+static void *read_word(void *word)
+{
+	return (void *)data_read(broker, allocation_named(broker, "new"), 0, word, 4);
+}
+
+Test(orphans, a_cell_of_host_memory_is_zeroed_after_late_stores)
+{
+	struct orphan *orphan;
+	struct block *block;
+	pthread_t thread;
+	uint64_t address;
+	char word[4];
+	void *n_read;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "old 64 kind=host\n"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "other 64 kind=host\n"), 0));
+	block = find("old")->block;
+	address = find("old")->address;
+	orphan = orphan_of_freed("old");
+	cr_assert(eq(int, command_say(broker, "alloc", "new 64 kind=host\n"), 0));
+	cr_assert(eq(u64, find("new")->address, address));
+	cr_assert(eq(int, pthread_create(&thread, NULL, read_word, word), 0));
+	usleep(200000);
+	cr_expect(eq(int, pthread_tryjoin_np(thread, &n_read), EBUSY));
+	memcpy(block_bytes_at(block, address), "late", 4);
+	end(orphan);
+	pthread_join(thread, &n_read);
+	cr_expect(eq(long, (long)n_read, 4));
+	cr_expect(eq(int, memcmp(word, "\0\0\0\0", sizeof(word)), 0));
 }
 
 Test(orphans, who_had_nothing_to_do_keeps_no_memory_back)
