@@ -31,6 +31,7 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
+#include "record/records.h"
 
 struct folder *folder_in(struct registry *registry, enum object_type type,
 			 struct token in)
@@ -491,6 +492,26 @@ int broker_rename(struct broker *broker, enum object_type type, struct name_in f
 
 /* ---- chmod, chgrp, chown ---- */
 
+/* All of it or nothing, for the next broker, too. Returns: 0; -EDQUOT. */
+static int folder_set_rights(struct folder *folder, struct owner *owner, mode_t mode,
+			     gid_t gid)
+{
+	int r = 0;
+
+	records_begin(folder->records);
+	if (owner != folder->owner)
+		r = folder_set_owner(folder, owner);
+	if (r == 0) {
+		if (mode != (mode_t)-1)
+			folder->mode = (uint16_t)(mode & 0777);
+		if (gid != (gid_t)-1)
+			folder->gid = gid;
+		folder_save(folder);
+	}
+	records_end(folder->records);
+	return r;
+}
+
 /* Under registry.lock. Returns: 0; -EPERM, -EDQUOT, -ENOMEM with a refusal. */
 static int change_folder(struct broker *broker, struct folder *folder,
 			 const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
@@ -507,15 +528,10 @@ static int change_folder(struct broker *broker, struct folder *folder,
 		owner = owner_make(broker->registry, uid);
 		if (!owner)
 			return refuse(refusal, ENOMEM, "no memory in the broker");
-		r = folder_set_owner(folder, owner);
-		if (r < 0)
-			return refuse_folder(r, owner, refusal);
 	}
-	if (mode != (mode_t)-1)
-		folder->mode = (uint16_t)(mode & 0777);
-	if (gid != (gid_t)-1)
-		folder->gid = gid;
-	folder_save(folder);
+	r = folder_set_rights(folder, owner, mode, gid);
+	if (r < 0)
+		return refuse_folder(r, owner, refusal);
 	journal_event_by(broker->journal, caller,
 			 "change %s/%s mode=%04o owner=%u gid=%u",
 			 object_folder(folder->holds), entry_name(&folder->entry).text,

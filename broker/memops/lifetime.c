@@ -169,7 +169,8 @@ static void lifetime_close_later(struct lifetime *lifetime)
 	lifetime->ending = true;
 	lifetime->end.run = lifetime_close;
 	lifetime->broker->registry->n_busy++;
-	user_lane_add(lifetime->broker, LANE_CLOSES, lifetime->payer->uid, &lifetime->end);
+	user_lane_add(lifetime->broker, LANE_CLOSES, lifetime->payer->uid,
+		      &lifetime->end);
 }
 
 struct lifetime *lifetime_ref(struct lifetime *lifetime)
@@ -215,19 +216,42 @@ int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 	return 0;
 }
 
-void lifetime_leave(struct allocation *allocation)
+struct lifetime_member *lifetime_take(struct allocation *allocation)
 {
-	_cleanup_free_ struct lifetime_member *member = allocation->rare->lifetime;
+	struct lifetime_member *member = allocation->rare->lifetime;
 
+	/* Allocations without rare fields share these, which nobody writes. */
+	if (member)
+		allocation->rare->lifetime = NULL;
+	return member;
+}
+
+void lifetime_put_back(struct lifetime_member *member)
+{
+	if (member)
+		member->allocation->rare->lifetime = member;
+}
+
+void lifetime_member_end(struct lifetime_member *member)
+{
 	if (!member)
 		return;
-	allocation->rare->lifetime = NULL;
 	if (!member->record)
 		crash_let_go();
 	DL_DELETE(member->lifetime->members, member);
+	lifetime_unref(member->lifetime);
+	free(member);
+}
+
+void lifetime_leave(struct allocation *allocation)
+{
+	struct lifetime_member *member = lifetime_take(allocation);
+
+	if (!member)
+		return;
 	/* No record may name the record of a freed lifetime. */
 	allocation_save(allocation);
-	lifetime_unref(member->lifetime);
+	lifetime_member_end(member);
 }
 
 bool lifetime_is_over(const struct allocation *allocation)

@@ -19,6 +19,7 @@ struct allocation;
 struct broker;
 struct caller;
 struct lifetime;
+struct lifetime_member;
 struct lifetime_record;
 struct refusal;
 
@@ -87,6 +88,15 @@ int lifetime_add(struct lifetime *lifetime, struct allocation *allocation);
 
 /* The allocation ends with nothing any more. Under registry.lock. */
 void lifetime_leave(struct allocation *allocation);
+
+/*
+ * The same in two steps, for a change that may be undone. The caller saves the allocation
+ * between lifetime_take() and one of the others, before registry.lock is let go. Return
+ * and take NULL for an allocation that ends with nothing.
+ */
+struct lifetime_member *lifetime_take(struct allocation *allocation);
+void lifetime_put_back(struct lifetime_member *member);
+void lifetime_member_end(struct lifetime_member *member);
 
 /* Whether the lifetime of the allocation, if any, is over. Under registry.lock. */
 bool lifetime_is_over(const struct allocation *allocation);

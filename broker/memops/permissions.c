@@ -17,7 +17,8 @@
  *
  * With a new owner (hand_on.h) the worker of the old one is a guest, whose rights have
  * changed; and what the new owner's worker has mapped as a guest is taken away, since an
- * owner's worker has its own record of the mapping.
+ * owner's worker has its own record of the mapping. All that changes is saved at once: a
+ * caller whose call ends with the broker finds all of it, or nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -58,9 +59,9 @@ static struct rights rights_of(const struct allocation *allocation)
 	return (struct rights){ allocation->owner, allocation->mode, allocation->gid };
 }
 
+/* All but the owner (hand_on.h). */
 static void rights_set(struct allocation *allocation, struct rights rights)
 {
-	allocation_set_owner(allocation, rights.owner);
 	allocation->mode = rights.mode;
 	allocation->gid = rights.gid;
 }
@@ -74,6 +75,7 @@ struct revision {
 	struct allocation *allocation;
 	bool seals; /* the rights stay, but guests may not write any more */
 	struct rights before;
+	struct lifetime_member *former_lifetime; /* with a new owner; NULL: none */
 	struct block *former_block; /* with a cell to give back; NULL: none */
 	uint32_t former_cell;
 	struct op *ready;
@@ -295,6 +297,17 @@ static bool rights_shrink(const struct rights *before, const struct rights *afte
 	       before->mode & ~after->mode;
 }
 
+/* Undoes rights_hand_on(), too. */
+static void change_undo(struct revision *revision)
+{
+	struct allocation *allocation = revision->allocation;
+
+	rights_set(allocation, revision->before);
+	lifetime_put_back(take_ptr(revision->former_lifetime));
+	if (allocation->owner != revision->before.owner)
+		hand_back(revision->broker, allocation, revision->before.owner);
+}
+
 /* Returns: 0; -EDQUOT, -EMFILE, -ENOMEM with a refusal, and no right is changed. */
 static int change_rights(struct revision *revision, struct rights rights,
 			 struct refusal *refusal)
@@ -311,16 +324,13 @@ static int change_rights(struct revision *revision, struct rights rights,
 	if ((rights_shrink(&revision->before, &rights) &&
 	     guests_turn_away(allocation, &revision->ready) < 0) ||
 	    (allocation->block && guests_revise(revision) < 0)) {
-		if (rights.owner != revision->before.owner)
-			hand_back(revision->broker, allocation, revision->before.owner);
-		rights_set(allocation, revision->before);
+		change_undo(revision);
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	move_charge_settle(revision->broker, allocation);
-	/* The old owner's program or cgroup must not end the new owner's memory. */
-	if (allocation->owner != revision->before.owner)
-		lifetime_leave(allocation);
+	allocation->handed_on = false;
 	allocation_save(allocation);
+	lifetime_member_end(take_ptr(revision->former_lifetime));
 	return r;
 }
 
@@ -352,20 +362,41 @@ static int owner_revise(struct revision *revision, struct owner *owner)
 			      &revision->ready);
 }
 
+/*
+ * Hands the allocation on with its new rights, in one group of the records. Returns: as
+ * hand_on().
+ */
+static int rights_hand_on(struct revision *revision, const struct rights *rights,
+			  struct owner *to, struct refusal *refusal)
+{
+	struct allocation *allocation = revision->allocation;
+	int r;
+
+	/* The old owner's program or cgroup must not end the new owner's memory. */
+	revision->former_lifetime = lifetime_take(allocation);
+	rights_set(allocation, *rights);
+	allocation->handed_on = true;
+	r = hand_on(revision->broker, allocation, to, refusal);
+	if (r == 0)
+		return 0;
+	allocation->handed_on = false;
+	change_undo(revision);
+	return r;
+}
+
 /* Returns: 0; -EDQUOT, -EMFILE, -ENOMEM with a refusal, and nothing is changed. */
 static int change_owner(struct revision *revision, uid_t uid, struct rights *rights,
 			struct refusal *refusal)
 {
-	struct broker *broker = revision->broker;
 	struct owner *to;
 	int r;
 
 	if (uid == (uid_t)-1 || uid == rights->owner->uid)
 		return 0;
-	to = owner_make(broker->registry, uid);
+	to = owner_make(revision->broker->registry, uid);
 	if (!to || owner_revise(revision, to) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
-	r = hand_on(broker, revision->allocation, to, refusal);
+	r = rights_hand_on(revision, rights, to, refusal);
 	if (r < 0)
 		return r;
 	rights->owner = to;

@@ -179,7 +179,10 @@ struct folder *folder_get(const struct registry *registry, enum object_type type
 /* The type and the token by which the folder is known outside. */
 struct object_ref folder_ref(const struct folder *folder);
 
-/* Charges another owner for the folder. Returns: 0; -EDQUOT. */
+/*
+ * Charges another owner for the folder, and saves what was a module. The caller saves the
+ * folder, in the same group of the records. Returns: 0; -EDQUOT.
+ */
 int folder_set_owner(struct folder *folder, struct owner *owner);
 
 /* ---- names in lines ---- */

@@ -340,7 +340,8 @@ static uint32_t flags_of(const struct allocation *allocation)
 	       (allocation->lent ? 0 : RECORD_NEVER_LENT) |
 	       (allocation->lent_to_others ? RECORD_LENT_TO_OTHERS : 0) |
 	       (allocation->replaced ? RECORD_REPLACED : 0) |
-	       (allocation->rare->withdrawals || allocation->orphans_write
+	       (allocation->rare->withdrawals || allocation->orphans_write ||
+				allocation->handed_on
 			? RECORD_WITHDRAWING
 			: 0) |
 	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
