@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/warning.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -49,16 +50,40 @@ void log_leave_terminal(void)
 	__atomic_store_n(&in_journal, true, __ATOMIC_RELAXED);
 }
 
-/* One write(2), so that lines of several programs don't mix. */
+/* The lines behind one that was dropped don't wait again for the same reader. */
+static bool stderr_has_room(void)
+{
+	static bool is_full; /* atomic */
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
+	const int wait_ms =
+		__atomic_load_n(&is_full, __ATOMIC_RELAXED) ? 0 : STDERR_WAIT_MS;
+	const bool has_room = poll(&ready, 1, wait_ms) == 1;
+
+	__atomic_store_n(&is_full, !has_room, __ATOMIC_RELAXED);
+	return has_room;
+}
+
+/*
+ * One write(2), so that lines of several programs don't mix. A pipe with any room takes
+ * PIPE_BUF bytes at once, and may keep the writer of more.
+ */
 static void write_stderr(const char *line, size_t length)
 {
-	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
-	ssize_t written;
+	size_t n;
 
-	if (poll(&ready, 1, STDERR_WAIT_MS) != 1)
-		return;
-	written = write(STDERR_FILENO, line, length);
-	(void)written;
+	for (; length > 0; line += n, length -= n) {
+		n = MIN(length, (size_t)PIPE_BUF);
+		if (!stderr_has_room() || write(STDERR_FILENO, line, n) != (ssize_t)n)
+			return;
+	}
+}
+
+static void write_words(const char *words)
+{
+	_cleanup_text_ struct text line = TEXT_INIT;
+
+	text_printf(&line, "gpumemd: %s\n", words);
+	write_stderr(text_string(&line), line.length);
 }
 
 /* ---- messages ---- */
@@ -117,8 +142,8 @@ int log_complain(const char *format, ...)
 		whole = NULL;
 	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED))
 		send_journal(&warning);
-	else /* one write: readers of a log see whole lines */
-		fprintf(stderr, "gpumemd: %s\n", whole ?: warning.sentence);
+	else
+		write_words(whole ?: warning.sentence);
 	va_end(args);
 	return EXIT_FAILURE;
 }
@@ -129,7 +154,7 @@ void log_note(const char *sentence)
 		sd_journal_send("MESSAGE=%s", sentence, "PRIORITY=%d", LOG_NOTICE,
 				"SYSLOG_IDENTIFIER=gpumemd", NULL);
 	else
-		fprintf(stderr, "gpumemd: %s\n", sentence);
+		write_words(sentence);
 }
 
 /* ---- the thread ---- */

@@ -4,7 +4,9 @@
  * stderr is connected to the journal, else to stderr; and the service manager's status.
  *
  * A thread writes the broker's warnings (base/warning.h), since a reader of stderr may
- * keep a writer waiting. A line that stderr has no room for within a second is dropped.
+ * keep a writer waiting. A line that stderr has no room for within a second is dropped,
+ * and so are those that follow until there is room: the keeper writes its lines before it
+ * starts the next broker.
  */
 #pragma once
 

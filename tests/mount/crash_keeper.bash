@@ -85,6 +85,30 @@ test_a_keeper_that_can_start_no_broker_tries_again()
 	end
 }
 
+# Whoever reads the words may hang, or have stopped a terminal.
+test_a_stderr_that_nobody_reads_keeps_nobody_waiting()
+{
+	local words old
+	mkdir -p "$T/own"
+	rm -f "$T/own/stderr"
+	mkfifo "$T/own/stderr"
+	exec {words}<>"$T/own/stderr"
+	keep
+	say alloc 'x 1M'
+	dd if=/dev/zero of="$T/own/stderr" bs=1 oflag=nonblock status=none 2>/dev/null || :
+	for _ in 1 2 3; do
+		old=$(broker_pid)
+		kill -KILL "$old"
+		timeout 20 cat "$O/version" >/dev/null || fail "the mount does not answer"
+		[ "$(broker_pid)" != "$old" ] || fail "broker $old is still there"
+	done
+	is "$(ls "$O/allocations")" x
+	rm "$T/own/stderr"
+	: >"$T/own/stderr"
+	end
+	exec {words}>&-
+}
+
 # Else the next broker would miss a block that the records name.
 test_memory_is_refused_before_the_keeper_is_full()
 {
