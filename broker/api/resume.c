@@ -291,6 +291,14 @@ static int resume_module(struct resume *resume, uint32_t index, const void *data
 	return r < 0 ? resume_fail(resume, r, "module", index) : 0;
 }
 
+static void function_forget(struct records *records, uint32_t index, uint32_t text)
+{
+	records_begin(records);
+	records_drop(records, RECORD_FUNCTION, index);
+	record_text_drop(records, text);
+	records_end(records);
+}
+
 /* An image without a module was still in use, or not yet loaded. */
 static int resume_function(struct resume *resume, uint32_t index, const void *data)
 {
@@ -299,8 +307,7 @@ static int resume_function(struct resume *resume, uint32_t index, const void *da
 	int r;
 
 	if (!resume->images[record->image]) {
-		records_drop(registry->records, RECORD_FUNCTION, index);
-		record_text_drop(registry->records, record->text);
+		function_forget(registry->records, index, record->text);
 		return 0;
 	}
 	r = function_restore(registry, resume->images[record->image], index, record);
