@@ -156,11 +156,14 @@ static struct name name_of(const struct user *user)
 	return (struct name){ user->address, key_of(user) };
 }
 
-/* No new connection comes, and the next broker has no such socket. */
+/*
+ * No new connection comes, and the next broker has no such socket. A broker that dies in
+ * between leaves a name without a listener, which the user's next socket replaces.
+ */
 static void name_remove(const struct tickets *tickets, const struct name *name)
 {
-	unlink(name->address.sun_path);
 	keep_drop(tickets->keep, name->key);
+	unlink(name->address.sun_path);
 }
 
 /* Returns: a listening socket; -errno. */
