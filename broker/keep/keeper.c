@@ -85,6 +85,17 @@ void keeper_keep(struct keeper *keeper, struct keep_key key, int fd)
 		close(fd);
 }
 
+/* It is not kept, and its close may last, too. */
+static void close_unkept(struct keeper *keeper, struct keep_key key, int fd)
+{
+	struct entry *entry = entry_new(key, fd);
+
+	if (entry)
+		entry_close(keeper, entry, -1, false);
+	else
+		close(fd);
+}
+
 static void entries_free(struct keeper *keeper)
 {
 	struct entry *entry, *next;
@@ -207,6 +218,9 @@ bool child_hear(struct keeper *keeper, struct child *child)
 	if (r == 0 && message.word == KEEP_TELL) {
 		if (keeper->config->tell)
 			keeper->config->tell(keeper->config->userdata, text);
+	} else if (r == 0 && message.word == KEEP_PUT && fd >= 0 && child->is_followed) {
+		/* No record names it: the broker saved none after its pause. */
+		close_unkept(keeper, message.key, take_fd(&fd));
 	} else if (r == 0 && message.word == KEEP_PUT && fd >= 0) {
 		/* From here on the program before may not understand the records. */
 		if (message.key.kind == KEEP_RECORDS)

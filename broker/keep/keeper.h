@@ -43,6 +43,7 @@ struct child {
 	bool asks;	      /* to take over */
 	bool paused;	      /* does nothing until child_go_on() */
 	bool busy;	      /* did not pause in time */
+	bool is_followed;     /* the next broker has been given all that is kept */
 	unsigned int n_left;  /* operations under way, when busy */
 	unsigned int n_ticks; /* since the last beat */
 };

@@ -121,6 +121,8 @@ static bool next_asks(struct keeper *keeper, int program, struct child *next)
 
 static void hand_over(struct keeper *keeper, int program, struct child *next)
 {
+	/* What it has put since its pause would never be dropped by the next one. */
+	keeper->broker.is_followed = true;
 	child_end(keeper, &keeper->broker);
 	closep(&keeper->before);
 	keeper->before = keeper->program;
