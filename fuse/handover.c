@@ -34,12 +34,14 @@ static unsigned int pause_for(struct transport *transport, struct view *view,
 	unsigned int n;
 
 	transport_pause(transport);
+	pace_stop(&view->pace);
 	while ((n = n_left(transport, view)) && clock_ms() < until_ms)
 		poll(NULL, 0, LOOK_MS);
 	if (!n) {
 		keep_pause(keep);
 		broker_go_on(view->broker);
 	}
+	pace_go_on(&view->pace);
 	transport_go_on(transport);
 	return n;
 }

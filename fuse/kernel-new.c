@@ -2,13 +2,39 @@
 /* libfuse from 3.17 on says it all itself. */
 #include "backing.h"
 #include "kernel.h"
+#include "view.h"
+
+#include <unistd.h>
 
 static bool can_map;
 
+ssize_t kernel_send(int fd, struct iovec *iov, int n)
+{
+	return writev(fd, iov, n);
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
+{
+	struct view *view = userdata;
+
+	return pace_answer(&view->pace, fd, iov, n);
+}
+
+static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)
+{
+	(void)userdata;
+	return read(fd, bytes, size);
+}
+
 int kernel_hook(struct fuse_session *session)
 {
+	static const struct fuse_custom_io io = {
+		.writev = hook_writev,
+		.read = hook_read,
+	};
+
 	backing_begin(fuse_session_fd(session));
-	return 0;
+	return fuse_session_custom_io(session, &io, fuse_session_fd(session));
 }
 
 void kernel_look(const struct fuse_buf *request)

@@ -12,6 +12,7 @@
 #include "backing.h"
 #include "crash_request.h"
 #include "kernel.h"
+#include "view.h"
 
 #include "base/crash.h"
 #include "base/def.h"
@@ -68,21 +69,27 @@ static void extend_open(struct open_out *out)
 	out->backing_id = extra.backing_id;
 }
 
-static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
+ssize_t kernel_send(int fd, struct iovec *iov, int n)
 {
 	ssize_t written;
 
-	(void)userdata;
-	if (extra.init && n == 2 && iov[1].iov_len == sizeof(struct fuse_init_out))
-		extend_init(iov[1].iov_base);
-	if (extra.open && n == 2 && iov[1].iov_len == sizeof(struct open_out))
-		extend_open(iov[1].iov_base);
-	memset(&extra, 0, sizeof(extra));
 	crash_point("mount: before an answer");
 	written = writev(fd, iov, n);
 	crash_request_answered(((struct fuse_out_header *)iov[0].iov_base)->unique);
 	crash_point("mount: an answer is sent");
 	return written;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
+{
+	struct view *view = userdata;
+
+	if (extra.init && n == 2 && iov[1].iov_len == sizeof(struct fuse_init_out))
+		extend_init(iov[1].iov_base);
+	if (extra.open && n == 2 && iov[1].iov_len == sizeof(struct open_out))
+		extend_open(iov[1].iov_base);
+	memset(&extra, 0, sizeof(extra));
+	return pace_answer(&view->pace, fd, iov, n);
 }
 
 static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)

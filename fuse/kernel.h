@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/uio.h>
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
@@ -37,8 +38,12 @@
 #define KERNEL_UNWANTED                                                                 \
 	(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO)
 
-/* After the mount, before the first request. Returns: 0; -errno. */
+/* After the mount, before the first request. Answers take the view's pace (pace.h).
+ * Returns: 0; -errno. */
 int kernel_hook(struct fuse_session *session);
+
+/* Sends an answer that is complete. Returns: as writev(2). */
+ssize_t kernel_send(int fd, struct iovec *iov, int n);
 
 /* Looks at a request before libfuse does. */
 void kernel_look(const struct fuse_buf *request);

@@ -296,8 +296,10 @@ static bool on_request(void *userdata, const struct fuse_buf *request)
 	takeover_note(server->broker, request);
 	if (requests_interrupt(&server->view.requests, server->session, request))
 		return true;
-	return transport_is_again() &&
-	       takeover_refuse(server->session, &server->view, request);
+	if (transport_is_again())
+		return takeover_refuse(server->session, &server->view, request);
+	pace_note(&server->view.pace, request->mem);
+	return false;
 }
 
 static bool is_slow(void *userdata, const struct fuse_buf *request, uint64_t *ret_user)
@@ -357,6 +359,7 @@ static int stop_broker(struct server *server)
 static void stop_view(struct server *server)
 {
 	broker_shutdown(server->broker);
+	pace_stop(&server->view.pace);
 	broker_close_backings(server->broker, NULL);
 	mount_detach(&server->mount,
 		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));

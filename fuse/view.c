@@ -2,6 +2,7 @@
 #include "view.h"
 
 #include "base/token_ends.h"
+#include "kernel.h"
 #include "node.h"
 
 #include <time.h>
@@ -28,6 +29,9 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	mappings_init(&view->mappings);
 	error = wakers_init(&view->wakers);
 	if (!error)
+		error = pace_init(&view->pace, fuse_session_fd(session), kernel_send,
+				  view->groups.subordinates);
+	if (!error)
 		error = requests_init(&view->requests, &view->groups);
 	return error ? error : file_lease_resume(view);
 }
@@ -37,8 +41,10 @@ void view_deinit(struct view *view)
 	bool answered = requests_deinit(&view->requests) == 0;
 
 	wakers_deinit(&view->wakers);
-	if (answered)
+	if (answered) {
 		files_deinit(&view->files);
+		pace_deinit(&view->pace);
+	}
 	mappings_deinit(&view->mappings);
 	control_inodes_deinit(&view->control_inodes);
 }

@@ -7,6 +7,7 @@
 #include "file.h"
 #include "groups.h"
 #include "mapping.h"
+#include "pace.h"
 #include "request.h"
 #include "waker.h"
 
@@ -18,6 +19,7 @@ struct view {
 	struct fuse_session *session;
 	struct control_inodes control_inodes;
 	struct requests requests;
+	struct pace pace;
 	struct files files;
 	struct wakers wakers;
 	struct mappings mappings;

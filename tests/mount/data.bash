@@ -634,6 +634,34 @@ test_numpy_memmap_of_device_memory_is_refused()
 	like "$(tail -n 1 errors)" 'allocations/x/data EINVAL .*gpumem\.map'
 }
 
+# The answers of all but a few wait for each other (fuse/pace.h).
+test_64_threads_write_large_parts()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 64M kind=$kind" >control/alloc
+		is "$(py <<-'EOF'
+			print(write_parts("allocations/x/data", 64, lambda n: n < 8))
+		EOF
+		)" '[]'
+		rmdir allocations/x
+	done
+	echo 'x 4K' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/tag", os.O_WRONLY)
+		refused = []
+		def run():
+		    refused.append(attempt(os.pwrite, fd, bytes(1 << 20), 0))
+		threads = [threading.Thread(target=run) for _ in range(64)]
+		for thread in threads:
+		    thread.start()
+		for thread in threads:
+		    thread.join()
+		print(collections.Counter(refused))
+	EOF
+	)" "Counter({'EINVAL': 64})"
+}
+
 test_numpy_memmap_of_host_memory_works()
 {
 	needs_numpy

@@ -61,6 +61,32 @@ def threads_that_wait(tasks=None):
     return n
 
 
+def write_parts(path, n, goes_on):
+    """Each of n threads writes its own MiB of the file in rounds while goes_on(round),
+    through another descriptor when an upgrade has made the first one stale. Returns the
+    numbers of the threads whose last bytes are not there."""
+    last = [None] * n
+
+    def run(i):
+        fd, rounds = os.open(path, os.O_WRONLY), 0
+        while goes_on(rounds):
+            part = bytes([(i + rounds) % 251]) * (1 << 20)
+            while (wrote := attempt(os.pwrite, fd, part, i << 20)) == "ESTALE":
+                attempt(os.close, fd)
+                fd = os.open(path, os.O_WRONLY)
+            last[i] = part if wrote == len(part) else None
+            rounds += 1
+        attempt(os.close, fd)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open(path, "rb", buffering=0) as file:
+        return [i for i in range(n) if file.read(1 << 20) != last[i]]
+
+
 def in_threads(word, n, call):
     """Does call(0) to call(n - 1), each in a thread, and never returns. Prints `word` and
     the number of failures of each errno when every thread waits for the mount's answer or

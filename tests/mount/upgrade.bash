@@ -279,6 +279,32 @@ test_opens_of_a_user_with_many_groups_hold_up_no_upgrade()
 	end_upgraded
 }
 
+test_upgrades_under_64_threads_that_write_large_parts()
+{
+	local writers i
+	installed
+	keep
+	say alloc 'x 64M kind=host'
+	rm -f "$T/stop"
+	py "$O/allocations/x/data" "$T/stop" "$T/began" <<-'EOF' >"$T/wrong" &
+		def goes_on(n):
+		    if n == 2:
+		        open(sys.argv[3], "w")
+		    return not os.path.exists(sys.argv[2])
+		print(write_parts(sys.argv[1], 64, goes_on))
+	EOF
+	writers=$!
+	eventually "[ -e '$T/began' ]"
+	for i in 1 2 3; do
+		replace "$GPUMEMD"
+		upgraded
+	done
+	: >"$T/stop"
+	wait "$writers"
+	is "$(<"$T/wrong")" '[]'
+	end_upgraded
+}
+
 # until_done FILE LINE: a line that an upgrade has caught between its open and its write was
 # not done, says so, and is written again.
 until_done()
