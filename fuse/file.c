@@ -3,6 +3,8 @@
 
 #include "base/crash.h"
 #include "base/def.h"
+#include "base/subordinates.h"
+#include "transport.h"
 #include "view.h"
 
 #include <errno.h>
@@ -204,6 +206,18 @@ int file_refuse_sealed(struct view *view, fuse_req_t req, const struct node *nod
 	if (!stat->sealed || !opened_for_writing(info))
 		return 0;
 	return broker_refuse_sealed(view->broker, &caller, node->token, node->row->name);
+}
+
+bool file_reads_later(struct view *view, fuse_req_t req, size_t size)
+{
+	uint64_t user =
+		subordinates_user(view->groups.subordinates, fuse_req_ctx(req)->uid);
+
+	if (transport_is_put_off(TRANSPORT_BULK) || !transport_is_in_the_way(size) ||
+	    !transport_put_off(TRANSPORT_BULK, user))
+		return false;
+	fuse_reply_none(req);
+	return true;
 }
 
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info)

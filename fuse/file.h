@@ -95,6 +95,12 @@ struct file *file_free(struct file *file, fuse_req_t req);
 int file_refuse_sealed(struct view *view, fuse_req_t req, const struct node *node,
 		       const struct fuse_file_info *info, const struct object_stat *stat);
 
+/*
+ * Leaves a large read to the lane of such (transport.h) where the copying would keep
+ * others waiting. Returns: whether the handler has nothing more to do with the request.
+ */
+bool file_reads_later(struct view *view, fuse_req_t req, size_t size);
+
 /* Answers an OPEN; info's flags say how. Closes the file when the kernel gave up. */
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info);
 

@@ -25,6 +25,7 @@ struct data_file {
 	struct file file;
 	struct writer writer;
 	struct identity identity;
+	bool host;	     /* host memory, which this process copies itself */
 	bool mapped;	     /* holds an open of the mapping */
 	atomic_bool opening; /* counted by broker_note_opening() */
 	atomic_bool wrote;   /* since the last close of the descriptor or a duplicate */
@@ -77,9 +78,13 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 {
 	struct data_file *data = data_of(file);
 	struct caller caller = data_caller(data, req);
-	struct request *request = request_new(file->view, req, request_reply_bytes);
+	struct request *request;
 
 	(void)info;
+	/* Bytes of other memory come from the mover, which has turns of its own. */
+	if (data->host && file_reads_later(file->view, req, size))
+		return;
+	request = request_new(file->view, req, request_reply_bytes);
 	if (!request)
 		return;
 	broker_read(file->view->broker, data->writer.token, &caller, offset, size,
@@ -247,6 +252,7 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 	int backing = host ? mapping_get(data->file.view, data->writer.token) : 0;
 	int error = MIN(backing, 0);
 
+	data->host = host;
 	data->mapped = backing > 0;
 	if (data->mapped && (info->flags & O_ACCMODE) == O_RDWR) {
 		error = broker_note_opening(data->file.view->broker, data->writer.token,

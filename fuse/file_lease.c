@@ -223,8 +223,8 @@ static int make_socket(struct view *view, const struct caller *caller,
 		       const struct node *node)
 {
 	_cleanup_text_ struct text socket = TEXT_INIT, path = TEXT_INIT;
-	int error =
-		tickets_of(view->tickets, caller->uid, transport_is_put_off(), &socket);
+	int error = tickets_of(view->tickets, caller->uid,
+			       transport_is_put_off(TRANSPORT_SOCKETS), &socket);
 
 	if (!error || error == -EAGAIN)
 		return error;
@@ -242,8 +242,9 @@ static bool put_off(struct view *view, fuse_req_t req)
 {
 	struct subordinates *subordinates = view->groups.subordinates;
 
-	if (transport_is_put_off() ||
-	    !transport_put_off(subordinates_user(subordinates, fuse_req_ctx(req)->uid)))
+	if (transport_is_put_off(TRANSPORT_SOCKETS) ||
+	    !transport_put_off(TRANSPORT_SOCKETS,
+			       subordinates_user(subordinates, fuse_req_ctx(req)->uid)))
 		return false;
 	fuse_reply_none(req);
 	return true;

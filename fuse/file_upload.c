@@ -67,10 +67,13 @@ static void remember(struct files *files, struct upload_file *written, pid_t ope
 static void written_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
 			 const struct fuse_file_info *info)
 {
-	_cleanup_free_ char *bytes = malloc(size ? size : 1);
+	_cleanup_free_ char *bytes = NULL;
 	long n = -ENOMEM;
 
 	(void)info;
+	if (file_reads_later(file->view, req, size))
+		return;
+	bytes = malloc(size ? size : 1);
 	if (bytes)
 		n = upload_read(upload_use(file), (uint64_t)offset, bytes, size);
 	if (n < 0)
@@ -137,7 +140,8 @@ static const struct file_type written_type = {
 void file_upload_open(struct view *view, fuse_req_t req, const struct node *node,
 		      struct fuse_file_info *info)
 {
-	struct upload_file *written = file_new(view, req, &written_type, sizeof(*written));
+	struct upload_file *written =
+		file_new(view, req, &written_type, sizeof(*written));
 	bool writes = opened_for_writing(info);
 	struct caller caller = caller_of(req);
 	struct object_stat stat = { 0 };

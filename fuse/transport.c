@@ -18,7 +18,8 @@
  * processors only, since the moment is short. Under a hypervisor a processor without work
  * is given away, and it takes longer to have one back than most requests take.
  *
- * A request that may take long goes to a thread of its own (slow_lane.h).
+ * A request that may take long goes to a thread of its own (slow_lane.h). So does a read
+ * whose bytes a handler copies itself, where other requests wait.
  *
  * While requests keep coming before the last one is handled, all threads read, with or
  * without the turn: passing the turn at each request would wake a thread each time. The
@@ -69,15 +70,12 @@
 /* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
 #define REQUEST_MAX ((1 << 20) + 4096)
 
-/* Requests that may take long by their kind (transport_slow), and those put off. */
-enum lane { LANE_SLOW, LANE_PUT_OFF, N_LANES };
-
 struct transport {
 	struct fuse_session *session;
 	struct broker *broker;
 	transport_look *look;
 	struct transport_slow slow;
-	struct slow_lane lanes[N_LANES];
+	struct slow_lane lanes[N_TRANSPORT_LANES];
 	unsigned int n_lanes; /* with a thread */
 	void (*answering)(void *userdata);
 	void (*ended)(void *userdata);
@@ -108,7 +106,7 @@ struct transport {
 
 static _Thread_local struct buffer *current;
 static _Thread_local struct transport *of_thread;
-static _Thread_local bool is_put_off;
+static _Thread_local bool is_put_off[N_TRANSPORT_LANES];
 static _Thread_local int device; /* the descriptor of requests */
 static _Thread_local uint64_t
 	unique; /* of the request, with a bit of its own when again */
@@ -362,27 +360,51 @@ static void handle_slow(void *userdata, const struct fuse_buf *request)
 	handle(transport, request);
 }
 
-/* In the thread of requests that were put off, and looked at before. */
-static void handle_put_off(void *userdata, const struct fuse_buf *request)
+/* In the thread of a lane: requests that were put off, and looked at before. */
+static void handle_put_off(struct transport *transport, const struct fuse_buf *request,
+			   enum transport_lane lane)
 {
-	thread_begin(userdata);
-	is_put_off = true;
+	thread_begin(transport);
+	is_put_off[lane] = true;
 	request_begin(request);
-	process(userdata, request);
+	process(transport, request);
 }
 
-bool transport_put_off(uint64_t user)
+static void handle_sockets(void *userdata, const struct fuse_buf *request)
+{
+	handle_put_off(userdata, request, TRANSPORT_SOCKETS);
+}
+
+static void handle_bulk(void *userdata, const struct fuse_buf *request)
+{
+	handle_put_off(userdata, request, TRANSPORT_BULK);
+}
+
+bool transport_put_off(enum transport_lane lane, uint64_t user)
 {
 	const struct fuse_in_header *header = asked;
 
 	return slow_lane_add(
-		&of_thread->lanes[LANE_PUT_OFF], user,
+		&of_thread->lanes[lane], user,
 		&(struct fuse_buf){ .size = header->len, .mem = (void *)asked });
 }
 
-bool transport_is_put_off(void)
+bool transport_is_put_off(enum transport_lane lane)
 {
-	return is_put_off;
+	return is_put_off[lane];
+}
+
+/* One thread may copy, as long as nobody waits. */
+bool transport_is_in_the_way(size_t size)
+{
+	bool alone;
+
+	if (size < LARGE)
+		return false;
+	pthread_mutex_lock(&of_thread->lock);
+	alone = of_thread->n_handling <= 1;
+	pthread_mutex_unlock(&of_thread->lock);
+	return !alone || transport_is_awaited();
 }
 
 static bool is_awaited(void *userdata)
@@ -406,7 +428,7 @@ static bool is_put_aside(struct transport *transport, const struct fuse_buf *req
 
 	return transport->slow.is &&
 	       transport->slow.is(transport->userdata, request, &user) &&
-	       slow_lane_add(&transport->lanes[LANE_SLOW], user, request);
+	       slow_lane_add(&transport->lanes[TRANSPORT_SLOW], user, request);
 }
 
 /* Takes a request and has the handler called. Returns: go on? */
@@ -496,15 +518,16 @@ static int start_one(struct transport *transport)
 	return -error;
 }
 
-static void (*const serve_lane[N_LANES])(void *userdata,
-					 const struct fuse_buf *request) = {
-	[LANE_SLOW] = handle_slow,
-	[LANE_PUT_OFF] = handle_put_off,
+static void (*const serve_lane[N_TRANSPORT_LANES])(void *userdata,
+						   const struct fuse_buf *request) = {
+	[TRANSPORT_SLOW] = handle_slow,
+	[TRANSPORT_SOCKETS] = handle_sockets,
+	[TRANSPORT_BULK] = handle_bulk,
 };
 
 static void lanes_hold(struct transport *transport, bool held)
 {
-	for (unsigned int i = 0; i < N_LANES; i++)
+	for (unsigned int i = 0; i < N_TRANSPORT_LANES; i++)
 		slow_lane_hold(&transport->lanes[i], held);
 }
 
@@ -516,7 +539,7 @@ static int start(struct transport *transport)
 	sigaction(STOP_SIGNAL, &action, NULL);
 	error = watchdog_init(&transport->watchdog, look_after, transport);
 	transport->watched = !error;
-	while (!error && transport->n_lanes < N_LANES) {
+	while (!error && transport->n_lanes < N_TRANSPORT_LANES) {
 		error = slow_lane_init(&transport->lanes[transport->n_lanes],
 				       serve_lane[transport->n_lanes], transport);
 		transport->n_lanes += !error;
@@ -593,7 +616,7 @@ unsigned int transport_n_left(struct transport *transport)
 {
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < N_LANES; i++)
+	for (unsigned int i = 0; i < N_TRANSPORT_LANES; i++)
 		n += slow_lane_n_left(&transport->lanes[i]);
 	return n;
 }

@@ -67,13 +67,29 @@ static inline uint64_t transport_unique_of(uint64_t of_kernel)
 }
 
 /*
- * Hands the request under way to the thread of put-off requests, where the handler runs
- * from its beginning and may wait. Users take turns there. The caller drops the request
- * without an answer. Returns: false: no memory.
+ * Lanes of threads of their own, one each, where a request waits for its user's turn.
+ * TRANSPORT_SLOW is for requests that may take long by their kind (struct
+ * transport_slow), TRANSPORT_SOCKETS for handlers that may wait for a user, and
+ * TRANSPORT_BULK for those that copy much.
  */
-bool transport_put_off(uint64_t user);
-/* Whether this is that thread. There is one. */
-bool transport_is_put_off(void);
+enum transport_lane {
+	TRANSPORT_SLOW,
+	TRANSPORT_SOCKETS,
+	TRANSPORT_BULK,
+	N_TRANSPORT_LANES,
+};
+
+/*
+ * Hands the request under way to a lane, where the handler runs from its beginning. The
+ * caller drops the request without an answer. Returns: false: no memory.
+ */
+bool transport_put_off(enum transport_lane lane, uint64_t user);
+/* Whether this is the thread of that lane. */
+bool transport_is_put_off(enum transport_lane lane);
+
+/* Whether a handler that copies so many bytes would keep others waiting. For a thread
+ * that handles a request. */
+bool transport_is_in_the_way(size_t size);
 
 /* What the kernel asked this thread, header and all. */
 const void *transport_request(void);

@@ -662,6 +662,34 @@ test_64_threads_write_large_parts()
 	)" "Counter({'EINVAL': 64})"
 }
 
+# Many are copied by one thread (fuse/transport.h).
+test_64_threads_read_large_parts()
+{
+	noise 4000000 >"$T/noise"
+	echo 'x 4000000 kind=host' >control/alloc
+	echo 't 64K' >control/alloc
+	cp "$T/noise" allocations/x/data
+	{ printf '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}' && printf '%4000000s}' ''; } \
+		>allocations/t/tensors
+	is "$(py "$T/noise" <<-'EOF'
+		wrong = []
+		def run(path, wanted):
+		    with open(path, "rb", buffering=0) as file:
+		        if any(os.preadv(file.fileno(), [part := bytearray(1 << 20)], 1 << 20) != 1 << 20 or
+		               part != wanted for _ in range(8)):
+		            wrong.append(path)
+		wanted = {"allocations/x/data": open(sys.argv[1], "rb").read()[1 << 20:2 << 20],
+		          "allocations/t/tensors": b" " * (1 << 20)}
+		threads = [threading.Thread(target=run, args=file) for file in wanted.items() for _ in range(32)]
+		for thread in threads:
+		    thread.start()
+		for thread in threads:
+		    thread.join()
+		print(wrong)
+	EOF
+	)" '[]'
+}
+
 test_numpy_memmap_of_host_memory_works()
 {
 	needs_numpy

@@ -123,7 +123,7 @@ static ssize_t socket_read(int fd, void *bytes, size_t size, void *userdata)
 }
 
 #define N_THREADS_SEEN 16
-#define TAKES_LONG     2 /* node: its GETATTR waits for `enough` */
+#define TAKES_LONG     2 /* node: its GETATTR and its reads wait for `enough` */
 #define TAKES_A_MOMENT 3 /* node: its GETATTR takes 200 us */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -161,6 +161,22 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 		sem_wait(&enough);
 	if (ino == TAKES_A_MOMENT)
 		usleep(200);
+	fuse_reply_err(req, ENOSYS);
+}
+
+/* As handlers that copy the bytes themselves. */
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		    struct fuse_file_info *info)
+{
+	(void)offset;
+	(void)info;
+	if (!transport_is_put_off(TRANSPORT_BULK) && transport_is_in_the_way(size) &&
+	    transport_put_off(TRANSPORT_BULK, 1)) {
+		fuse_reply_none(req);
+		return;
+	}
+	if (ino == TAKES_LONG)
+		sem_wait(&enough);
 	fuse_reply_err(req, ENOSYS);
 }
 
@@ -238,6 +254,7 @@ static int ask(struct kernel *kernel, uint32_t opcode, const void *body, size_t 
 static void kernel_begin(struct kernel *kernel)
 {
 	static const struct fuse_lowlevel_ops ops = { .getattr = op_getattr,
+						      .read = op_read,
 						      .write = op_write };
 	static const struct fuse_custom_io io = { .writev = socket_writev,
 						  .read = socket_read };
@@ -318,6 +335,31 @@ Test(transport, threads_whose_requests_do_not_end_do_not_live)
 	for (int i = 0; i < 5; i++)
 		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
 	cr_assert(transport_lives(kernel.transport));
+	kernel_end(&kernel);
+}
+
+/* One keeps a thread; the reads that come meanwhile keep none. */
+Test(transport, large_reads_leave_the_threads_to_others)
+{
+	struct fuse_read_in large = { .size = 1 << 20 };
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+	uint64_t node;
+
+	sem_init(&enough, 0, 0);
+	kernel_begin(&kernel);
+	send_request(&kernel, FUSE_GETATTR, TAKES_LONG, &getattr, sizeof(getattr));
+	while (threads_seen() < 1)
+		usleep(1000);
+	for (int i = 0; i < 5; i++)
+		send_request(&kernel, FUSE_READ, TAKES_LONG, &large, sizeof(large));
+	cr_assert_eq(ask(&kernel, FUSE_GETATTR, &getattr, sizeof(getattr)), -ENOSYS);
+	for (int i = 0; i < 6; i++)
+		sem_post(&enough);
+	for (int i = 0; i < 6; i++) {
+		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
+		cr_assert_eq(node, TAKES_LONG);
+	}
 	kernel_end(&kernel);
 }
 
