@@ -79,6 +79,12 @@ install_packages()
 	fi || die "could not install:" $missing
 }
 
+# apt's own user may not reach the folder, which apt would say each time.
+apt_download()
+{
+	apt-get -q -o APT::Sandbox::User=root download "$1"
+}
+
 # fetch_programs: adds the programs of `fetch` packages to PATH. They are taken out of the
 # packages, which are not installed.
 fetch_programs()
@@ -90,8 +96,8 @@ fetch_programs()
 		if [ ! -e "$folder/$package" ]; then
 			say "Fetching $package, for its programs"
 			(rm -rf "$folder/new" && mkdir -p "$folder/new" && cd "$folder/new" &&
-				{ apt-get -q download "$package" ||
-					{ as_root apt-get -q update && apt-get -q download "$package"; }; } &&
+				{ apt_download "$package" ||
+					{ as_root apt-get -q update && apt_download "$package"; }; } &&
 				dpkg-deb --fsys-tarfile ./*.deb | tar -x --wildcards './usr/bin/*' &&
 				mv usr/bin "$folder/$package") 2>&1 | tail -n 2
 		fi

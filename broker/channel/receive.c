@@ -19,7 +19,7 @@
  * seconds to release them.
  */
 #define GRACE_MS 5000
-/* Who asked for so many bytes copies them as long as two small transfers take. */
+/* From so many bytes on, to copy them to a reader takes longer than a small transfer. */
 #define LONG_ANSWER ((uint64_t)64 << 10)
 
 /* A rule was broken: later replies of this worker are ignored. */
