@@ -205,7 +205,7 @@ static void look_at_old_process(struct deadline *deadline)
 	struct broker *broker = give_back->broker;
 	const unsigned int patience_ms = broker->ops->give_back_ms / 2;
 
-	if (!checkpoint_hurry_stuck(asked->worker, patience_ms))
+	if (!checkpoint_hurry_stuck(asked->worker, asked->until.epoch, patience_ms))
 		return;
 	(void)give_back_charge_guest(give_back, asked->worker->owner);
 	deadline_set(broker, deadline, patience_ms, look_at_old_process);

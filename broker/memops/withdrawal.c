@@ -147,12 +147,14 @@ static const struct op_class withdrawal_class = {
 static void withdrawal_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
-	const struct worker *worker = container_of(op, struct withdrawal, op)->worker;
+	const struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
 	const unsigned int patience_ms = op->broker->ops->give_back_ms / 2;
 
-	guests_end_before(op, worker);
+	guests_end_before(op, withdrawal->worker);
 	/* One that saves the guest's own memory has time for that. */
-	(void)checkpoint_hurry_stuck(worker, patience_ms);
+	if (withdrawal->epoch)
+		(void)checkpoint_hurry_stuck(withdrawal->worker, withdrawal->epoch,
+					     patience_ms);
 	/* A kernel may have been on the way to the worker: checks again later. */
 	deadline_set(op->broker, deadline, patience_ms, withdrawal_passed);
 }

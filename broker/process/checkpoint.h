@@ -76,11 +76,11 @@ bool checkpoint_wait_until_end(const struct worker *worker, uint32_t epoch,
 			       struct until_end *until);
 
 /*
- * Kills processes of the worker that were given up and save nothing, or save slowly: the
- * first milliseconds don't count. Returns: whether another one goes on. Under
- * registry.lock.
+ * Kills processes of the worker with this epoch, or an earlier one, that were given up
+ * and save nothing, or save slowly: the first milliseconds don't count. Returns: whether
+ * another one goes on. Under registry.lock.
  */
-bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms);
+bool checkpoint_hurry_stuck(const struct worker *worker, uint32_t epoch, unsigned int ms);
 
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
 bool checkpoint_lives(struct worker *worker);

@@ -71,17 +71,21 @@ static void checkpoint_kill(struct checkpoint *checkpoint)
 	checkpoint->killed = true;
 }
 
-/*
- * The first process of the worker that was given up and has not ended, of this epoch or
- * an earlier one. NULL: none.
- */
+/* Whether the process is the worker's, has this epoch or an earlier one, and lives. */
+static bool is_waited_for(const struct checkpoint *checkpoint,
+			  const struct worker *worker, uint32_t epoch)
+{
+	return checkpoint->worker == worker && !checkpoint->instance_ended &&
+	       (int32_t)(epoch - checkpoint->epoch) >= 0;
+}
+
+/* The first process that was given up and is waited for. NULL: none. */
 static struct checkpoint *checkpoint_find(const struct worker *worker, uint32_t epoch)
 {
 	struct checkpoint *checkpoint;
 
 	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker == worker && !checkpoint->instance_ended &&
-		    (int32_t)(epoch - checkpoint->epoch) >= 0)
+		if (is_waited_for(checkpoint, worker, epoch))
 			return checkpoint;
 	}
 	return NULL;
@@ -183,13 +187,13 @@ static bool is_stuck(const struct checkpoint *checkpoint, unsigned int ms)
 	return file.st_blocks * 512 <= slow_ms * SAVE_LEAST_PER_MS;
 }
 
-bool checkpoint_hurry_stuck(const struct worker *worker, unsigned int ms)
+bool checkpoint_hurry_stuck(const struct worker *worker, uint32_t epoch, unsigned int ms)
 {
 	struct checkpoint *checkpoint;
 	bool goes_on = false;
 
 	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
-		if (checkpoint->worker != worker || checkpoint->instance_ended)
+		if (!is_waited_for(checkpoint, worker, epoch))
 			continue;
 		if (is_stuck(checkpoint, ms))
 			checkpoint_kill(checkpoint);

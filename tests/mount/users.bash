@@ -653,11 +653,14 @@ test_a_worker_that_is_ended_for_what_was_shut_off_saves_its_own_memory()
 {
 	local change restarts=0
 	patient
+	loaded_by $bob order
 	for change in 'chmod 600 allocations/pub' 'echo 1 >allocations/pub/sealed'; do
 		by $alice run 'echo "pub 64 mode=666" >control/alloc'
-		by $bob run 'echo "m 8M kind=managed" >control/alloc; echo "m u8:77" >control/fill'
+		by $bob run 'printf "%s\n" "mine 64" "m 8M kind=managed" >control/alloc
+			echo "m u8:77" >control/fill'
+		# Bob's worker has pub for writing from now on.
+		by $bob run 'echo "order add grid=1 block=1 in:pub i32:1 mine" >control/launch'
 		used_endlessly_by $bob in:pub
-		eventually '[ "$(<modules/faults/state)" = loaded ]'
 		restarts=$((restarts + 1))
 		by $alice run "$change"
 		eventually '[ "$(<owners/$bob/restarts)" = $restarts ]'
@@ -665,7 +668,7 @@ test_a_worker_that_is_ended_for_what_was_shut_off_saves_its_own_memory()
 		is "$(<allocations/m/state)" live
 		by $bob refused EIO 'faults/endless was ended' 'echo default >control/synchronize'
 		by $alice rmdir allocations/pub
-		by $bob rmdir allocations/m modules/faults
+		by $bob rmdir allocations/m allocations/mine modules/faults
 	done
 	cd "$M"
 	broker_stop "$T/own"

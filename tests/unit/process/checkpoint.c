@@ -88,19 +88,20 @@ Test(checkpoint, memory_that_was_made_again_is_saved_again)
 Test(checkpoint, a_process_that_saves_nothing_is_killed_after_a_time)
 {
 	const pid_t process = worker_pid(owner->worker);
+	const uint32_t epoch = worker_epoch(owner->worker);
 	struct answer answer;
 
 	worker_signal(owner->worker, SIGSTOP);
 	pthread_mutex_lock(&broker->registry->lock);
-	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
-				   "was reset", EIO, answer_expect(&answer)));
+	cr_assert(checkpoint_begin(broker, owner->worker, epoch, "was reset", EIO,
+				   answer_expect(&answer)));
 	for (int i = 0; i < 10; i++)
-		cr_expect(checkpoint_hurry_stuck(owner->worker, 2000));
+		cr_expect(checkpoint_hurry_stuck(owner->worker, epoch, 2000));
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_expect(eq(int, kill(process, 0), 0));
 	usleep(300000);
 	pthread_mutex_lock(&broker->registry->lock);
-	cr_expect(not(checkpoint_hurry_stuck(owner->worker, 200)));
+	cr_expect(not(checkpoint_hurry_stuck(owner->worker, epoch, 200)));
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, answer_get(&answer), 0));
 	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
