@@ -503,7 +503,7 @@ test_state_is_read_while_a_command_waits()
 	local writer
 	needs_software 'be slow'
 	echo 'y 4M kind=managed' >control/alloc
-	inject 'delay=cuMemsetD8Async@*=3s'
+	inject 'delay=cuMemsetD8Async@*=6s'
 	echo 'y u8:1' >control/fill &
 	writer=$!
 	until_it_waits $writer
