@@ -63,18 +63,20 @@ def threads_that_wait(tasks=None):
 
 def write_parts(path, n, goes_on):
     """Each of n threads writes its own MiB of the file in rounds while goes_on(round),
-    through another descriptor when an upgrade has made the first one stale. Returns the
-    numbers of the threads whose last bytes are not there."""
+    through another descriptor when an upgrade has made the first one stale, and again when
+    too many writes wait for a process of the last broker. Returns the threads whose last
+    bytes are not there, with the errno of a last write that failed."""
     last = [None] * n
 
     def run(i):
         fd, rounds = os.open(path, os.O_WRONLY), 0
         while goes_on(rounds):
             part = bytes([(i + rounds) % 251]) * (1 << 20)
-            while (wrote := attempt(os.pwrite, fd, part, i << 20)) == "ESTALE":
+            while (wrote := attempt(os.pwrite, fd, part, i << 20)) in ("ESTALE", "EBUSY"):
                 attempt(os.close, fd)
+                time.sleep(0.01)
                 fd = os.open(path, os.O_WRONLY)
-            last[i] = part if wrote == len(part) else None
+            last[i] = part if wrote == len(part) else wrote
             rounds += 1
         attempt(os.close, fd)
 
@@ -84,7 +86,8 @@ def write_parts(path, n, goes_on):
     for thread in threads:
         thread.join()
     with open(path, "rb", buffering=0) as file:
-        return [i for i in range(n) if file.read(1 << 20) != last[i]]
+        return [(i, last[i] if isinstance(last[i], str) else None) for i in range(n)
+                if file.read(1 << 20) != last[i]]
 
 
 def in_threads(word, n, call):
