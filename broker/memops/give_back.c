@@ -221,23 +221,25 @@ static bool old_process_lives(struct asked *asked, uint32_t epoch)
 	struct broker *broker = asked->give_back->broker;
 	bool begins;
 
-	/* A withdrawal waits for such a process itself. */
-	if (asked->give_back->kept || !asked->worker->owner)
+	if (!asked->worker->owner)
 		return false;
 	asked->until.ended = old_process_ended;
 	begins = checkpoint_wait_until_end(asked->worker, epoch, &asked->until);
-	if (asked->until.waits && asked->guest)
+	/* A withdrawal has a time limit of its own. */
+	if (asked->until.waits && asked->guest && !asked->give_back->kept)
 		deadline_set(broker, &asked->look, broker->ops->give_back_ms / 2,
 			     look_at_old_process);
 	return begins;
 }
 
-static void wait_for_old_process(struct asked *asked)
+/*
+ * epoch: of the process that had the block when the worker was asked. Later than that, so
+ * that a process given up before it could be asked is found.
+ */
+static void wait_for_old_process(struct asked *asked, uint32_t epoch)
 {
 	struct give_back *give_back = asked->give_back;
 	pthread_mutex_t *lock = &give_back->broker->registry->lock;
-	uint32_t epoch =
-		worker_mapped_epoch(asked->worker, give_back->block, asked->guest);
 	bool waits;
 
 	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
@@ -408,8 +410,12 @@ static void ask(struct asked *asked)
 static void give_back_begin(struct give_back *give_back)
 {
 	for (unsigned int i = 0; i < give_back->n_asked; i++) {
-		wait_for_old_process(&give_back->asked[i]);
-		ask(&give_back->asked[i]);
+		struct asked *asked = &give_back->asked[i];
+		uint32_t epoch = worker_mapped_epoch(asked->worker, give_back->block,
+						     asked->guest);
+
+		ask(asked);
+		wait_for_old_process(asked, epoch);
 	}
 	give_back_answered(give_back);
 }

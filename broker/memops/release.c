@@ -259,11 +259,26 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	op_push_all(ready, more);
 }
 
+/* A guest's process that is ended may save the guest's own memory. */
+static void guests_hurry(struct broker *broker, struct block *block, unsigned int ms)
+{
+	_cleanup_free_ const void **guests = NULL;
+	int n = block ? block_guests(broker->memory, block, &guests) : 0;
+
+	for (int i = 0; i < n; i++) {
+		struct worker *worker = (struct worker *)guests[i];
+
+		(void)checkpoint_hurry_stuck(
+			worker, worker_mapped_epoch(worker, block, true), ms);
+	}
+}
+
 /* Guests still use the memory, or have work queued that will. */
 static void release_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
 	struct allocation *allocation = container_of(op, struct release, op)->allocation;
+	const unsigned int patience_ms = op->broker->ops->give_back_ms / 2;
 	struct op *ready = NULL;
 
 	if (allocation->all_uses->work == &op->work)
@@ -271,8 +286,9 @@ static void release_passed(struct deadline *deadline)
 	/* Out of memory: the next time. */
 	(void)guests_turn_away(allocation, &ready);
 	guests_end_before(op, NULL);
+	guests_hurry(op->broker, allocation->block, patience_ms);
 	op_start_later(ready);
-	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms, release_passed);
+	deadline_set(op->broker, deadline, patience_ms, release_passed);
 }
 
 /* A publish ends nobody's work with the memory that it replaces; a free does, in time. */

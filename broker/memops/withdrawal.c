@@ -91,6 +91,12 @@ static bool withdrawal_bar_until_lost(struct op *op, const struct worker *worker
 	return running;
 }
 
+static uint32_t mapped_epoch(const struct withdrawal *withdrawal)
+{
+	return worker_mapped_epoch(withdrawal->worker,
+				   withdrawal->op.work.uses[0].allocation->block, true);
+}
+
 static enum begun withdrawal_begin(struct op *op)
 {
 	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
@@ -99,8 +105,7 @@ static enum begun withdrawal_begin(struct op *op)
 		return OP_PARKED;
 	/* Ops that the order lets go first may have used another process meanwhile. */
 	if (!withdrawal->epoch)
-		withdrawal->epoch = worker_mapped_epoch(
-			withdrawal->worker, op->work.uses[0].allocation->block, true);
+		withdrawal->epoch = mapped_epoch(withdrawal);
 	/* A kernel given up may have the address without a use in the order. */
 	if (checkpoint_park_until_end(withdrawal->worker, withdrawal->epoch, &op->work))
 		return OP_PARKED;
@@ -152,9 +157,9 @@ static void withdrawal_passed(struct deadline *deadline)
 
 	guests_end_before(op, withdrawal->worker);
 	/* One that saves the guest's own memory has time for that. */
-	if (withdrawal->epoch)
-		(void)checkpoint_hurry_stuck(withdrawal->worker, withdrawal->epoch,
-					     patience_ms);
+	(void)checkpoint_hurry_stuck(withdrawal->worker,
+				     withdrawal->epoch ?: mapped_epoch(withdrawal),
+				     patience_ms);
 	/* A kernel may have been on the way to the worker: checks again later. */
 	deadline_set(op->broker, deadline, patience_ms, withdrawal_passed);
 }

@@ -13,6 +13,8 @@
 
 #include "base/handle_table.h"
 #include "control/verb.h"
+#include "memops/give_back.h"
+#include "memory/block.h"
 #include "model/allocation.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -105,6 +107,46 @@ Test(checkpoint, a_process_that_saves_nothing_is_killed_after_a_time)
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, answer_get(&answer), 0));
 	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
+}
+
+static bool never(void *userdata)
+{
+	(void)userdata;
+	return false;
+}
+
+static void note_withdrawn(void *userdata)
+{
+	__atomic_store_n((bool *)userdata, true, __ATOMIC_RELEASE);
+}
+
+/* Else a kernel in it goes on with memory whose owner writes for others. */
+Test(checkpoint, memory_is_withdrawn_when_a_process_given_up_at_that_moment_has_ended)
+{
+	const pid_t process = worker_pid(owner->worker);
+	const uint32_t epoch = worker_epoch(owner->worker);
+	const struct token token = allocation_named(broker, "h0");
+	bool is_withdrawn = false;
+	struct answer answer;
+	struct block *block;
+
+	worker_signal(owner->worker, SIGSTOP);
+	pthread_mutex_lock(&broker->registry->lock);
+	block = allocation_get(broker->registry, token.slot, token.generation)->block;
+	block_guest(broker->memory, block, owner->worker, &owner->worker->n_guests)
+		->epoch = epoch;
+	cr_assert(checkpoint_begin(broker, owner->worker, epoch, "was reset", EIO,
+				   answer_expect(&answer)));
+	pthread_mutex_unlock(&broker->registry->lock);
+	block_withdraw(broker, block, owner->worker,
+		       (struct give_back_tell){ .may_take_longer = never,
+						.done = note_withdrawn,
+						.userdata = &is_withdrawn });
+	cr_expect(not(__atomic_load_n(&is_withdrawn, __ATOMIC_ACQUIRE)));
+	kill(process, SIGKILL);
+	cr_assert(eq(int, answer_get(&answer), 0));
+	while (!__atomic_load_n(&is_withdrawn, __ATOMIC_ACQUIRE))
+		usleep(1000);
 }
 
 static void note_end(struct until_end *until)
