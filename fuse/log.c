@@ -50,7 +50,7 @@ void log_leave_terminal(void)
 	__atomic_store_n(&in_journal, true, __ATOMIC_RELAXED);
 }
 
-/* The lines behind one that was dropped don't wait again for the same reader. */
+/* A line behind a dropped one does not wait for the same reader again. */
 static bool stderr_has_room(void)
 {
 	static bool is_full; /* atomic */

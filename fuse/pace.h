@@ -13,8 +13,8 @@
  * While the queue is not empty, the next write of a thread may stand in it unread. An
  * answer then stays out for PACE_BUSY_NS.
  *
- * Only the bytes of an answer are held, after libfuse has let go of its request. They are
- * sent with the lock held: when pace_stop() returns, none is on its way.
+ * What is held is the bytes of an answer, whose request libfuse has finished. They are
+ * sent under the lock, so none is on its way when pace_stop() returns.
  */
 #pragma once
 

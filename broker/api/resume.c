@@ -406,7 +406,6 @@ static void resume_deinit(struct resume *resume)
 	free(resume->allocations);
 	resume_drop_remade(resume);
 	free(resume->n_names);
-	free(resume->is_ending);
 	free(resume->folders);
 	free(resume->images);
 	free(resume->lifetimes);
@@ -497,9 +496,8 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	if (old >= 0) {
 		resume_end_processes(&resume);
 		resume_close_backings(&resume);
-		r = resume_frees(&resume);
-		if (r == 0)
-			r = resume_watch(&resume);
+		resume_frees(&resume);
+		r = resume_watch(&resume);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	resume_give_back(&resume);

@@ -234,8 +234,7 @@ static void remake_job(void *userdata, uint32_t i)
 	     (record = records_next(resume->records, RECORD_ALLOCATION, &index)) &&
 	     index <= last;
 	     index++) {
-		resume->is_ending[index] = resume_is_ending(record);
-		n_ending += resume->is_ending[index];
+		n_ending += resume_is_ending(record);
 		if (record->flags & RECORD_FREED)
 			continue;
 		if (record->folder != folder) {
@@ -279,8 +278,7 @@ int resume_remake(struct resume *resume, uint32_t index, const void *data)
 	resume->n_remade = n + 1;
 	resume->remade = calloc(resume->n_remade, sizeof(*resume->remade));
 	resume->n_names = calloc(resume->n_folders, sizeof(*resume->n_names));
-	resume->is_ending = calloc(resume->n_remade, sizeof(*resume->is_ending));
-	if (!resume->remade || !resume->n_names || !resume->is_ending)
+	if (!resume->remade || !resume->n_names)
 		return -ENOMEM;
 	jobs_run(remake_job, resume, n / PIECE_RECORDS + 1, REMAKE_THREADS);
 	return begin_names(resume);
@@ -343,6 +341,7 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		allocation = allocation_remake(owner, index, record);
 	if (!allocation)
 		return resume_fail(resume, -ENOMEM, "allocation", index);
+	allocation->ending = resume_is_ending(record);
 	r = allocation_restore(allocation, broker->registry, folder, record);
 	if (r < 0) {
 		allocation_unmake(allocation);
@@ -363,7 +362,6 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	if (r < 0)
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;
-	allocation->ending = resume->is_ending[index];
 	allocation_count(broker->registry, allocation);
 	/* The last broker may have died during a move for a lease. */
 	move_charge_settle(broker, allocation);
@@ -421,27 +419,23 @@ int resume_lease(struct resume *resume, uint32_t index, const void *data)
 	return r < 0 ? resume_fail(resume, r, "lease", index) : 0;
 }
 
-int resume_frees(struct resume *resume)
+void resume_frees(struct resume *resume)
 {
-	const struct allocation_record *record;
 	struct op *ready = NULL;
-	int r = 0;
 
 	if (!resume->n_ending)
-		return 0;
-	for (uint32_t i = 1;
-	     r == 0 && (record = records_next(resume->records, RECORD_ALLOCATION, &i));
-	     i++) {
-		if (!resume->is_ending[i])
+		return;
+	for (uint32_t i = 1; records_next(resume->records, RECORD_ALLOCATION, &i); i++) {
+		struct allocation *allocation = resume->allocations[i];
+
+		if (!allocation || !allocation->ending)
 			continue;
-		resume->allocations[i]->ending = false;
-		allocation_release_held(resume->broker, resume->allocations[i], NULL,
-					&ready);
+		allocation->ending = false;
+		allocation_release_held(resume->broker, allocation, NULL, &ready);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
 	op_start(ready);
 	pthread_mutex_lock(&resume->broker->registry->lock);
-	return r;
 }
 
 static struct owner *payer_of(const struct resume *resume, uint32_t index,

@@ -32,11 +32,8 @@ struct resume {
 	struct allocation **allocations;
 	struct allocation **remade; /* still unknown to all others */
 	uint32_t n_remade;
-	bool *leased; /* by allocation */
-	/* For resume_frees(), with the freed ones among them: as the last broker left the
-	 * records, which are saved anew meanwhile. */
-	bool *is_ending; /* by index */
-	uint32_t n_ending;
+	bool *leased;	   /* by allocation */
+	uint32_t n_ending; /* for resume_frees(), with the freed ones among them */
 	struct owner *last_owner;
 	struct folder **folders;
 	uint32_t *n_names; /* of allocations, by folder; 0: the root */
@@ -102,9 +99,9 @@ void resume_forget_origins(const struct resume *resume);
 
 /*
  * Frees again the freed allocations, and those that were to end with the broker. Under
- * registry.lock, let go meanwhile. Returns: 0; -ENOMEM with a sentence.
+ * registry.lock, let go meanwhile.
  */
-int resume_frees(struct resume *resume);
+void resume_frees(struct resume *resume);
 
 /*
  * Ends the last broker's processes that still live. Under registry.lock; the last broker

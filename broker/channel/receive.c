@@ -199,8 +199,9 @@ static bool answer_is_long(const struct request *request, const struct record *r
 }
 
 /*
- * One receiver is always there for the short answers: beyond that, long ones wait for the
- * receivers that have one in hand. Payers take turns. Returns: whether the answer waits.
+ * All receivers but one may call back with long answers. More long answers wait until
+ * such a receiver has finished; payers take turns. So short answers always find a
+ * receiver. Returns: whether the answer waits.
  */
 static bool answer_waits_locked(struct channel *channel, struct request *request,
 				const struct record *record)

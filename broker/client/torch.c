@@ -68,8 +68,8 @@ static int torch_device(const struct gpumem *session, int ordinal)
 }
 
 /*
- * The number behind a base, from 0 on for each base that differs from the last. Or one
- * that is drawn, and from there on: another user may have taken all numbers that follow.
+ * The number behind a base: the next one, and 0 for a base that differs from the last.
+ * is_drawn: a random number, where another user may have taken all those that follow.
  */
 static unsigned int segment_number(const char *base, bool is_drawn)
 {

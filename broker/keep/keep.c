@@ -209,8 +209,8 @@ int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_k
 }
 
 /*
- * The last broker may have died between the message and the record, and this one uses
- * the same record.
+ * Where the last broker died between the message and the record, this broker may use the
+ * same record, and so the same key.
  */
 static void left_replace(struct keep *keep, struct keep_key key)
 {

@@ -85,7 +85,7 @@ void keeper_keep(struct keeper *keeper, struct keep_key key, int fd)
 		close(fd);
 }
 
-/* It is not kept, and its close may last, too. */
+/* Users may make the close of such a descriptor last, too. */
 static void close_unkept(struct keeper *keeper, struct keep_key key, int fd)
 {
 	struct entry *entry = entry_new(key, fd);
@@ -219,7 +219,7 @@ bool child_hear(struct keeper *keeper, struct child *child)
 		if (keeper->config->tell)
 			keeper->config->tell(keeper->config->userdata, text);
 	} else if (r == 0 && message.word == KEEP_PUT && fd >= 0 && child->is_followed) {
-		/* No record names it: the broker saved none after its pause. */
+		/* No record names the descriptor: after the pause none was saved. */
 		close_unkept(keeper, message.key, take_fd(&fd));
 	} else if (r == 0 && message.word == KEEP_PUT && fd >= 0) {
 		/* From here on the program before may not understand the records. */

@@ -121,7 +121,7 @@ static bool next_asks(struct keeper *keeper, int program, struct child *next)
 
 static void hand_over(struct keeper *keeper, int program, struct child *next)
 {
-	/* What it has put since its pause would never be dropped by the next one. */
+	/* The next broker would never drop what this one has put since the pause. */
 	keeper->broker.is_followed = true;
 	child_end(keeper, &keeper->broker);
 	closep(&keeper->before);

@@ -42,7 +42,7 @@ struct give_back {
 	uid_t uid;		/* the owner's; whose tasks wait for this one */
 	bool kept;		/* only unmapped from one guest, not released */
 	bool guest_pays;	/* registry.lock, like: */
-	uid_t payer;		/* who had the memory, and pays descriptors */
+	uid_t payer;		/* the former owner, who pays descriptors */
 	struct give_back_tell tell;
 	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
 	unsigned int n_asked;
@@ -50,8 +50,8 @@ struct give_back {
 };
 
 /*
- * A guest pays no longer than the guest's worker had the memory: who had it is the payer
- * again, if programs still map it.
+ * A guest pays no longer than the guest's worker has the memory. If programs still map
+ * the memory, the former owner pays again.
  */
 static void give_back_name_payer(const struct give_back *give_back)
 {
@@ -90,11 +90,9 @@ static void give_back_run(struct task *task)
 	if (give_back->held.prev)
 		reclaim_begin(broker->reclaim, from);
 	reclaim_unhold(broker->reclaim, &give_back->held);
-	if (payer != from.owner && still_mapped)
-		share_restore(payer, place_share(from.place), size);
-	if (payer != from.owner || !still_mapped)
-		share_give(from.owner, place_share(from.place), size);
+	share_give(from.owner, place_share(from.place), size);
 	if (still_mapped) {
+		share_restore(payer, place_share(from.place), size);
 		reclaim_postpone(broker->reclaim, from);
 	} else {
 		share_give(payer, SHARE_DESCRIPTORS, described);
@@ -233,8 +231,8 @@ static bool old_process_lives(struct asked *asked, uint32_t epoch)
 }
 
 /*
- * epoch: of the process that had the block when the worker was asked. Later than that, so
- * that a process given up before it could be asked is found.
+ * epoch: of the process that had the block before the worker was asked. Called
+ * afterwards: a process that was given up in between could not be asked.
  */
 static void wait_for_old_process(struct asked *asked, uint32_t epoch)
 {

@@ -216,7 +216,8 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	struct op *more = NULL;
 	int r = -ENOMEM;
 
-	/* The last broker told of those that are freed again, which have no folder. */
+	/* An allocation that is freed again has no folder, and the last broker told of
+	 * it. */
 	if (allocation->entry.folder)
 		journal_event_by(broker->journal, by,
 				 "free allocations/%s id=%llu size=%llu",

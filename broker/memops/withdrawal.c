@@ -156,7 +156,7 @@ static void withdrawal_passed(struct deadline *deadline)
 	const unsigned int patience_ms = op->broker->ops->give_back_ms / 2;
 
 	guests_end_before(op, withdrawal->worker);
-	/* One that saves the guest's own memory has time for that. */
+	/* A process that saves memory of the guest's own has time to do so. */
 	(void)checkpoint_hurry_stuck(withdrawal->worker,
 				     withdrawal->epoch ?: mapped_epoch(withdrawal),
 				     patience_ms);

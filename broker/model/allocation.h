@@ -122,7 +122,7 @@ struct allocation {
 	bool orphans_write : 1;	 /* its rights have changed since workers of the last
 				    broker had it, which may still write
 				    (process/orphans.h) */
-	bool handed_on : 1;	 /* who has it mapped is not noted yet
+	bool handed_on : 1;	 /* to an owner whose mappings are not noted yet
 				    (memops/permissions.c) */
 	bool release_parked : 1; /* the op of `release` waits for the last lease and
 				departing process */

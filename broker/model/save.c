@@ -560,7 +560,7 @@ int allocation_restore(struct allocation *allocation, struct registry *registry,
 				     record->slot_generation);
 	if (r < 0)
 		return r;
-	/* The name of a freed one may be another's by now. */
+	/* The name of a freed allocation may be another's by now. */
 	if (!freed)
 		r = entry_restore_at(entry, folder, take_ptr(entry->name), record->place);
 	if (r < 0) {

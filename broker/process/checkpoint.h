@@ -52,9 +52,9 @@ void checkpoint_run_ready(struct broker *broker, struct worker *worker);
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 
 /*
- * Parks the work while a process of the worker with this epoch, or an earlier one, was
- * given up and lives: until its end the process keeps its mappings, and its kernels may
- * run. Under registry.lock. Returns: whether the work is parked.
+ * Parks the work while a process of the worker lives that was given up and has this epoch
+ * or an earlier one. Such a process keeps its mappings, and its kernels may run. Under
+ * registry.lock. Returns: whether the work is parked.
  */
 bool checkpoint_park_until_end(const struct worker *worker, uint32_t epoch,
 			       struct work *work);

@@ -22,8 +22,7 @@
  * contexts, or after this time.
  */
 #define LINGER_MS 500
-/* Bytes that a process saves even where others use the processors: 128 MiB in a second.
- */
+/* 128 MiB in a second: a process saves more even where others use the processors. */
 #define SAVE_LEAST_PER_MS ((int64_t)128 << 10)
 
 void checkpoint_finish(struct checkpoint *checkpoint)
@@ -172,8 +171,8 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 /* ---- time limits ---- */
 
 /*
- * A user may stop the own process, and let it run for moments. Before saving begins, the
- * broker itself has to note what is to be saved.
+ * A user may stop the own process, and let it run for moments: it saves slowly then. The
+ * time begins when the broker has noted all that is to be saved.
  */
 static bool is_stuck(const struct checkpoint *checkpoint, unsigned int ms)
 {

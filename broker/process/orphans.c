@@ -71,7 +71,7 @@ void orphans_note_change(const struct broker *broker, struct allocation *allocat
 		allocation->orphans_write = true;
 }
 
-/* A cell may be a freed allocation's of before: its slab is no new memory. */
+/* The cell of a later allocation may have been that of a freed one. */
 static bool may_have(const struct orphan *orphan, const struct allocation *allocation)
 {
 	return allocation->id <= orphan->last_id ||

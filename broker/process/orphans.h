@@ -35,8 +35,8 @@ struct orphan {
 };
 
 /*
- * Makes an orphan of the process of a record, for orphan_free(). Returns: the orphan,
- * which closes pidfd at its end; NULL without memory.
+ * Makes an orphan of the process of a record, for orphan_free(). The orphan then owns
+ * pidfd. Returns: NULL without memory.
  */
 struct orphan *orphan_new(struct broker *broker, uint32_t index,
 			  const struct process_record *record, int pidfd);
